@@ -2,6 +2,25 @@
 //! widest vector unit of the machine.
 #![warn(missing_docs)]
 
+mod division;
+mod element;
+mod float;
+mod fold;
+mod fp8;
+mod isa;
+mod kernel;
+mod mean;
+mod minifloat;
+mod reduce;
 mod types;
+mod wide;
 
+pub use division::MAX_RANKS;
+pub use element::Element;
+pub use fp8::{F8E4M3, F8E5M2};
+pub use isa::{isa, set_isa};
+pub use kernel::Input;
+pub use mean::{avg_factors, mean};
+pub use reduce::{Factors, Unsupported, premul, reduce, scale};
 pub use types::{DataType, ReduceOp, UnknownCode};
+pub use wide::{Wide, narrow_mean, wide_type, widen};

@@ -133,13 +133,19 @@ impl DataType {
     /// Whether the type is a floating-point type of any width.
     pub const fn is_float(self) -> bool {
         use DataType::*;
-        matches!(self, Float16 | BFloat16 | Float32 | Float64 | Float8E4M3 | Float8E5M2)
+        matches!(
+            self,
+            Float16 | BFloat16 | Float32 | Float64 | Float8E4M3 | Float8E5M2
+        )
     }
 
     /// Whether the type is an integer type; bool is none.
     pub const fn is_integer(self) -> bool {
         use DataType::*;
-        matches!(self, Int8 | Int16 | Int32 | Int64 | Uint8 | Uint16 | Uint32 | Uint64)
+        matches!(
+            self,
+            Int8 | Int16 | Int32 | Int64 | Uint8 | Uint16 | Uint32 | Uint64
+        )
     }
 
     /// Whether `op` is defined for this type: everything but AVG of bool.

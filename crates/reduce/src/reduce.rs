@@ -1,0 +1,347 @@
+//! Reductions and scaling: from data type and operator to the kernel.
+
+use std::fmt;
+use std::ptr;
+
+use crate::float::{BF16, Extreme, F8, F16, F32, F64, Float, Floats, ScaledSum};
+use crate::fold::{Bools, Int, Ints, IntsTimes, Max, Min, Prod, Sum};
+use crate::isa::Isa;
+use crate::kernel::{Input, Job, run};
+use crate::minifloat::{E4M3, E5M2};
+use crate::{DataType, ReduceOp};
+
+/// Factors of a sum of floats: on chosen inputs, and on the result.
+///
+/// Float64 is multiplied in `f64`, every other float in `f32`, to which the factors are rounded.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Factors {
+    /// Multiplies each element of the inputs whose [`Input::pre`] is set, before anything else.
+    pub pre: f64,
+    /// Multiplies the sum, before it is rounded to the element type.
+    pub post: f64,
+}
+
+impl Factors {
+    /// No scaling.
+    pub const NONE: Factors = Factors { pre: 1.0, post: 1.0 };
+}
+
+/// The operation is not defined for the data type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsupported {
+    /// The operation, e.g. `"avg"` or `"scale"`.
+    pub operation: &'static str,
+    /// The type of the elements.
+    pub dtype: DataType,
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} is not defined for {} elements here",
+            self.operation, self.dtype
+        )
+    }
+}
+
+impl std::error::Error for Unsupported {}
+
+/// `$go!(type, lanes)` for the integer type of `$dtype`.
+macro_rules! for_int {
+    ($dtype:expr, $go:ident, else $other:expr) => {
+        match $dtype {
+            DataType::Int8 => $go!(i8, 64),
+            DataType::Int16 => $go!(i16, 32),
+            DataType::Int32 => $go!(i32, 32),
+            DataType::Int64 => $go!(i64, 16),
+            DataType::Uint8 => $go!(u8, 64),
+            DataType::Uint16 => $go!(u16, 32),
+            DataType::Uint32 => $go!(u32, 32),
+            DataType::Uint64 => $go!(u64, 16),
+            DataType::Float16
+            | DataType::BFloat16
+            | DataType::Float32
+            | DataType::Float64
+            | DataType::Float8E4M3
+            | DataType::Float8E5M2
+            | DataType::Bool => $other,
+        }
+    };
+}
+
+/// `$go!(format, lanes)` for the floating-point format of `$dtype`.
+macro_rules! for_float {
+    ($dtype:expr, $go:ident, else $other:expr) => {
+        match $dtype {
+            DataType::Float16 => $go!(F16, 32),
+            DataType::BFloat16 => $go!(BF16, 32),
+            DataType::Float32 => $go!(F32, 32),
+            DataType::Float64 => $go!(F64, 16),
+            DataType::Float8E4M3 => $go!(F8<E4M3>, 32),
+            DataType::Float8E5M2 => $go!(F8<E5M2>, 32),
+            DataType::Int8
+            | DataType::Int16
+            | DataType::Int32
+            | DataType::Int64
+            | DataType::Uint8
+            | DataType::Uint16
+            | DataType::Uint32
+            | DataType::Uint64
+            | DataType::Bool => $other,
+        }
+    };
+}
+
+/// Combines `inputs` element by element into `dst`.
+///
+/// For every `i` below `count`, `dst[i]` is the `op` of all inputs' elements `i`, taken from left to right in the
+/// order of `inputs`:
+/// - integers wrap modulo 2^n; bool reads any non-zero byte as true and writes 0 or 1;
+/// - Float64 is combined in `f64`, every other float in `f32`, and rounded to the element type once, at the end,
+///   to nearest even; FP8 then saturates to its largest finite value, so an infinity of E5M2 does as well;
+/// - NaN wins in every operator, MAX and MIN included, and a NaN result is the canonical one of the type (quiet,
+///   positive, no payload: 0x7fc00000, 0x7ff8000000000000, 0x7e00, 0x7fc0, E4M3 0x7f, E5M2 0x7e); -0 < +0;
+/// - a single input without factors is copied: only bool changes, to 0 or 1, and a NaN keeps its bits.
+///
+/// `factors` apply to [`ReduceOp::Sum`] of floats and are ignored elsewhere. The bytes are the same on every
+/// instruction set and whatever the alignment, and the same for `[a, b]` as for `[b, a]`. Nothing is allocated.
+///
+/// # Errors
+/// [`ReduceOp::Avg`], which needs the number of ranks: see [`mean`](crate::mean), [`avg_factors`](crate::avg_factors)
+/// and [`Wide`](crate::Wide). Nothing has been written then.
+///
+/// # Panics
+/// If `inputs` is empty.
+///
+/// # Safety
+/// `dst` is valid for writes and each input for reads of `count` elements of `dtype`, at any alignment. `dst` may
+/// be equal to any of the inputs, but none may overlap it partly. No other thread writes to these elements, or
+/// reads those of `dst`, during the call.
+#[inline]
+pub unsafe fn reduce(
+    dtype: DataType,
+    op: ReduceOp,
+    dst: *mut u8,
+    inputs: &[Input],
+    count: usize,
+    factors: Factors,
+) -> Result<(), Unsupported> {
+    // SAFETY: the same contract; the current set is one that the processor has.
+    unsafe { reduce_on(Isa::current(), dtype, op, dst, inputs, count, factors) }
+}
+
+/// [`reduce`] on one instruction set.
+///
+/// # Safety
+/// That of [`reduce`], and the processor has `isa`.
+pub(crate) unsafe fn reduce_on(
+    isa: Isa,
+    dtype: DataType,
+    op: ReduceOp,
+    dst: *mut u8,
+    inputs: &[Input],
+    count: usize,
+    factors: Factors,
+) -> Result<(), Unsupported> {
+    assert!(!inputs.is_empty(), "a reduction needs at least one input");
+    let scaled = dtype.is_float() && op == ReduceOp::Sum && factors != Factors::NONE;
+    if let [only] = inputs
+        && !(scaled || dtype == DataType::Bool || op == ReduceOp::Avg)
+    {
+        // SAFETY: both are valid for `count` elements; `copy` allows them to be equal.
+        unsafe { ptr::copy(only.ptr, dst, count * dtype.size()) };
+        return Ok(());
+    }
+    let job = Job {
+        isa,
+        dst,
+        inputs,
+        count,
+    };
+    macro_rules! ints {
+        ($type:ty, $lanes:literal) => {
+            reduce_ints::<$type, $lanes>(job, op)
+        };
+    }
+    macro_rules! floats {
+        ($format:ty, $lanes:literal) => {
+            if scaled {
+                Some(run::<_, $lanes>(job, ScaledSum::<$format>::new(factors)))
+            } else {
+                reduce_floats::<$format, $lanes>(job, op)
+            }
+        };
+    }
+    // SAFETY: the caller's contract is that of the kernels.
+    let done = unsafe { for_int!(dtype, ints, else for_float!(dtype, floats, else reduce_bools(job, op))) };
+    done.ok_or(Unsupported {
+        operation: op.name(),
+        dtype,
+    })
+}
+
+/// None if integers are not combined so, here and in the two functions below.
+///
+/// # Safety
+/// That of [`run`].
+unsafe fn reduce_ints<T: Int, const N: usize>(job: Job<'_>, op: ReduceOp) -> Option<()> {
+    // SAFETY: the same contract.
+    unsafe {
+        match op {
+            ReduceOp::Sum => run::<_, N>(job, Ints::<T, Sum>::NEW),
+            ReduceOp::Prod => run::<_, N>(job, Ints::<T, Prod>::NEW),
+            ReduceOp::Max => run::<_, N>(job, Ints::<T, Max>::NEW),
+            ReduceOp::Min => run::<_, N>(job, Ints::<T, Min>::NEW),
+            ReduceOp::Avg => return None,
+        }
+    }
+    Some(())
+}
+
+/// # Safety
+/// That of [`run`].
+unsafe fn reduce_floats<F: Float, const N: usize>(job: Job<'_>, op: ReduceOp) -> Option<()> {
+    // SAFETY: the same contract.
+    unsafe {
+        match op {
+            ReduceOp::Sum => run::<_, N>(job, Floats::<F, Sum>::NEW),
+            ReduceOp::Prod => run::<_, N>(job, Floats::<F, Prod>::NEW),
+            ReduceOp::Max => run::<_, N>(job, Extreme::<F, false>::NEW),
+            ReduceOp::Min => run::<_, N>(job, Extreme::<F, true>::NEW),
+            ReduceOp::Avg => return None,
+        }
+    }
+    Some(())
+}
+
+/// # Safety
+/// That of [`run`].
+unsafe fn reduce_bools(job: Job<'_>, op: ReduceOp) -> Option<()> {
+    // SAFETY: the same contract.
+    unsafe {
+        match op {
+            ReduceOp::Sum | ReduceOp::Max => run::<_, 64>(job, Bools::<Max>::NEW),
+            ReduceOp::Prod | ReduceOp::Min => run::<_, 64>(job, Bools::<Min>::NEW),
+            ReduceOp::Avg => return None,
+        }
+    }
+    Some(())
+}
+
+/// Multiplies floats: `dst[i] = src[i] * factor`, in `f64` for Float64 and in `f32` for every other type (`factor`
+/// is rounded to it), rounded to the element type once. A NaN result is canonical, FP8 saturates.
+///
+/// # Errors
+/// Integers and bool; nothing has been written then. Integers are multiplied by [`premul`].
+///
+/// # Safety
+/// That of [`reduce`] with `src` as the only input: `dst` may be `src`.
+pub unsafe fn scale(
+    dtype: DataType,
+    dst: *mut u8,
+    src: *const u8,
+    factor: f64,
+    count: usize,
+) -> Result<(), Unsupported> {
+    // SAFETY: the same contract; the current set is one that the processor has.
+    unsafe { scale_on(Isa::current(), dtype, dst, src, factor, count) }
+}
+
+/// [`scale`] on one instruction set.
+///
+/// # Safety
+/// That of [`scale`], and the processor has `isa`.
+pub(crate) unsafe fn scale_on(
+    isa: Isa,
+    dtype: DataType,
+    dst: *mut u8,
+    src: *const u8,
+    factor: f64,
+    count: usize,
+) -> Result<(), Unsupported> {
+    let inputs = [Input { ptr: src, pre: true }];
+    let job = Job {
+        isa,
+        dst,
+        inputs: &inputs,
+        count,
+    };
+    macro_rules! floats {
+        ($format:ty, $lanes:literal) => {
+            run::<_, $lanes>(
+                job,
+                ScaledSum::<$format>::new(Factors {
+                    pre: factor,
+                    post: 1.0,
+                }),
+            )
+        };
+    }
+    let refused = Err(Unsupported {
+        operation: "scale",
+        dtype,
+    });
+    // SAFETY: the caller's contract is that of the kernels.
+    unsafe { for_float!(dtype, floats, else return refused) };
+    Ok(())
+}
+
+/// Multiplies by a scalar of the element type, whose bits are the lowest bytes of `scalar_bits`.
+///
+/// Integers wrap modulo 2^n. Floats multiply as in [`scale`]: the scalar is widened exactly, and the product is
+/// rounded to the element type once.
+///
+/// # Errors
+/// Bool; nothing has been written then.
+///
+/// # Safety
+/// That of [`scale`].
+pub unsafe fn premul(
+    dtype: DataType,
+    dst: *mut u8,
+    src: *const u8,
+    scalar_bits: u64,
+    count: usize,
+) -> Result<(), Unsupported> {
+    // SAFETY: the same contract; the current set is one that the processor has.
+    unsafe { premul_on(Isa::current(), dtype, dst, src, scalar_bits, count) }
+}
+
+/// [`premul`] on one instruction set.
+///
+/// # Safety
+/// That of [`premul`], and the processor has `isa`.
+pub(crate) unsafe fn premul_on(
+    isa: Isa,
+    dtype: DataType,
+    dst: *mut u8,
+    src: *const u8,
+    scalar_bits: u64,
+    count: usize,
+) -> Result<(), Unsupported> {
+    let inputs = [Input { ptr: src, pre: true }];
+    let job = Job {
+        isa,
+        dst,
+        inputs: &inputs,
+        count,
+    };
+    macro_rules! ints {
+        ($type:ty, $lanes:literal) => {
+            run::<_, $lanes>(job, IntsTimes(<$type as Int>::from_low_bits(scalar_bits)))
+        };
+    }
+    macro_rules! floats {
+        ($format:ty, $lanes:literal) => {
+            run::<_, $lanes>(job, ScaledSum::<$format>::by_code(scalar_bits))
+        };
+    }
+    let refused = Err(Unsupported {
+        operation: "premul",
+        dtype,
+    });
+    // SAFETY: the caller's contract is that of the kernels.
+    unsafe { for_int!(dtype, ints, else for_float!(dtype, floats, else return refused)) };
+    Ok(())
+}
