@@ -1,5 +1,6 @@
 //! InfiniCCL: collective communication between accelerators of different vendors.
 
+pub mod config;
 mod error;
 
 pub use error::{Error, ErrorKind, Result};
