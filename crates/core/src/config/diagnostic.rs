@@ -161,6 +161,16 @@ impl Diagnostics {
         Diagnostics(list)
     }
 
+    /// Fails if there are any: for what [`Config::unknown_plugin_names`](super::Config::unknown_plugin_names) and
+    /// [`Config::impossible_rules`](super::Config::impossible_rules) found.
+    pub fn none_in(found: Vec<Diagnostic>) -> Result<(), Diagnostics> {
+        if found.is_empty() {
+            Ok(())
+        } else {
+            Err(Diagnostics::new(found))
+        }
+    }
+
     /// The problems, in the order of the file.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.0.iter()

@@ -1,11 +1,11 @@
 //! The values in force: each with its origin, and those that all ranks must share.
 
-use super::declare::Key;
+use super::declare::{Key, Section};
 use super::diagnostic::{Diagnostic, Place, Severity};
 use super::origin::Origin;
 use super::raw::quoted;
 use super::rules::Wildcard;
-use super::schema::{Config, SCALARS, SECTIONS};
+use super::schema::{Config, SCALARS, SECTIONS, entry_keys};
 use super::suggest::did_you_mean;
 use super::text::TIERS;
 
@@ -60,25 +60,20 @@ impl Config {
             .filter(|scalar| scalar.key.must_agree())
             .map(|scalar| (scalar.key.path(), (scalar.show)(self)))
             .collect();
-        for section in SECTIONS.iter().filter(|section| section.repeated) {
+        let agreed = |section: &&Section| entry_keys(section.name).iter().any(Key::must_agree);
+        for section in SECTIONS.iter().filter(agreed) {
             let mut entries: Vec<Vec<String>> = Vec::new();
-            let mut agreed = super::schema::entry_keys(section.name)
-                .iter()
-                .any(Key::must_agree);
             self.visit_entries(&mut |key: &Key, index, value, _| {
                 if key.section() == section.name && key.must_agree() {
-                    agreed = true;
                     entries.resize(entries.len().max(index + 1), Vec::new());
                     entries[index].push(format!("{} = {value}", key.name()));
                 }
             });
-            if agreed {
-                let texts: Vec<String> = entries
-                    .iter()
-                    .map(|pairs| format!("{{ {} }}", pairs.join(", ")))
-                    .collect();
-                fields.push((section.name.to_owned(), format!("[{}]", texts.join(", "))));
-            }
+            let texts: Vec<String> = entries
+                .iter()
+                .map(|pairs| format!("{{ {} }}", pairs.join(", ")))
+                .collect();
+            fields.push((section.name.to_owned(), format!("[{}]", texts.join(", "))));
         }
         fields
     }

@@ -39,6 +39,13 @@ impl Glob {
         Ok(Glob { tokens })
     }
 
+    /// The pattern `*`.
+    pub(crate) fn everything() -> Self {
+        Glob {
+            tokens: vec![Token::AnyText],
+        }
+    }
+
     /// Whether the pattern fits the whole of `name`.
     pub(crate) fn matches(&self, name: &str) -> bool {
         let name: Vec<char> = name.chars().collect();

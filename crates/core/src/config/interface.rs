@@ -6,8 +6,9 @@ use std::net::IpAddr;
 use super::choices::AddressFamily;
 use super::declare::{Codec, Key, Shape};
 use super::glob::Glob;
-use super::network::Network;
 use super::raw::{Item, Problem, Raw, quoted};
+use super::schema::Network;
+use super::subnet::Subnet;
 use super::suggest::did_you_mean;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -19,11 +20,11 @@ pub(crate) const GRAMMAR: &str = "an interface name (`eth0`), a pattern with `*`
 const EXCLUDED_NAMES: &[(&str, bool)] = &[("lo", false), ("docker", true), ("virbr", true), ("veth", true)];
 
 /// Networks that are left out unless a selector can only mean them, with their names.
-const EXCLUDED_NETWORKS: &[(Network, &str)] = &[
-    (Network::v4([127, 0, 0, 0], 8), "loopback"),
-    (Network::v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback"),
-    (Network::v4([169, 254, 0, 0], 16), "link-local"),
-    (Network::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), "link-local"),
+const EXCLUDED_NETWORKS: &[(Subnet, &str)] = &[
+    (Subnet::v4([127, 0, 0, 0], 8), "loopback"),
+    (Subnet::v6([0, 0, 0, 0, 0, 0, 0, 1], 128), "loopback"),
+    (Subnet::v4([169, 254, 0, 0], 16), "link-local"),
+    (Subnet::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), "link-local"),
 ];
 
 /// A network interface with one of its addresses, as the system reports it.
@@ -85,7 +86,7 @@ struct Entry {
 #[derive(Debug, Clone)]
 enum What {
     Name(Glob),
-    Network(Network),
+    Subnet(Subnet),
 }
 
 impl InterfaceSelector {
@@ -269,7 +270,7 @@ impl Entry {
     fn fits(&self, name: &str, address: IpAddr) -> bool {
         match &self.what {
             What::Name(glob) => glob.matches(name),
-            What::Network(network) => network.contains(address),
+            What::Subnet(network) => network.contains(address),
         }
     }
 
@@ -286,8 +287,8 @@ impl Entry {
                     .iter()
                     .any(|(name, longer)| *longer && prefix.starts_with(name))
             }
-            What::Network(network) if network.is_single() => true,
-            What::Network(network) => EXCLUDED_NETWORKS
+            What::Subnet(network) if network.is_single() => true,
+            What::Subnet(network) => EXCLUDED_NETWORKS
                 .iter()
                 .any(|(outer, _)| network.is_within(outer)),
         }
@@ -322,8 +323,8 @@ fn what(written: &str, pattern: &str) -> std::result::Result<What, Problem> {
         let problem = Problem::new(format!("{} starts with `=`", quoted(written)));
         return Err(problem.suggest(format!("a name is exact already: write {}", quoted(name))));
     }
-    if let Some(network) = Network::parse(pattern).map_err(wrong)? {
-        return Ok(What::Network(network));
+    if let Some(network) = Subnet::parse(pattern).map_err(wrong)? {
+        return Ok(What::Subnet(network));
     }
     if pattern.contains('/')
         || pattern.contains(char::is_whitespace)
@@ -335,6 +336,13 @@ fn what(written: &str, pattern: &str) -> std::result::Result<What, Problem> {
         )));
     }
     Glob::parse(pattern).map(What::Name).map_err(wrong)
+}
+
+impl Network {
+    /// The selector and the address family of the configuration in one.
+    pub fn selector(&self) -> InterfaceSelector {
+        self.interfaces.clone().with_family(self.address_family)
+    }
 }
 
 /// Reads an [`InterfaceSelector`] from a list, or from one string with commas.

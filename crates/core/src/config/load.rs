@@ -113,8 +113,8 @@ impl Config {
     /// then the API.
     ///
     /// Fails (invalid usage) with the nearest key for an unknown one, and with what is wrong with the value;
-    /// the key then keeps its value. Entries of `[[plugin]]`, `[[override]]` and `[[rule]]` are pushed to
-    /// [`Config::plugins`] and its neighbours instead.
+    /// the key then keeps its value. A plugin is pushed to [`Config::plugins`] instead, as
+    /// [`PluginEntry::new`](super::PluginEntry::new) makes it.
     pub fn set(&mut self, key: &str, value: &str) -> Result<()> {
         let Some(index) = SCALARS.iter().position(|scalar| scalar.key.path() == key) else {
             let paths: Vec<String> = SCALARS.iter().map(|scalar| scalar.key.path()).collect();

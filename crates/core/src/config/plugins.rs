@@ -49,11 +49,10 @@ struct HostPattern {
 impl HostPatterns {
     /// Every host.
     pub(crate) fn every() -> Self {
-        let glob = Glob::parse("*").unwrap_or_else(|_| unreachable!("a star is a pattern"));
         HostPatterns(vec![HostPattern {
             text: "*".to_owned(),
             excludes: false,
-            glob,
+            glob: Glob::everything(),
         }])
     }
 

@@ -81,14 +81,22 @@ impl<'a> Report<'a> {
             .filter(|span| self.text.get(span.clone()).is_some())
             .unwrap_or(end..end);
         let problem = match error.message() {
-            "duplicate key" => Problem::new(format!("`{}` is set twice", &self.text[span.clone()]))
+            DUPLICATE => Problem::new(format!("`{}` is set twice", &self.text[span.clone()]))
                 .suggest("keep one of the two"),
             message => Problem::new(format!("not valid TOML: {message}")),
         };
         let (line, _) = position(self.text, &self.line_starts, span.start);
-        if !self.broken_lines.contains(&line) {
-            self.add(&span, None, problem);
-            self.broken_lines.push(line);
+        if self.broken_lines.contains(&line) {
+            return;
+        }
+        self.add(&span, None, problem);
+        self.broken_lines.push(line);
+        // Below a broken header nothing is known about the section.
+        let is_header = |line: &str| line.trim_start().starts_with('[');
+        let mut below = self.text[self.line_starts[line - 1]..].lines();
+        if error.message() != DUPLICATE && below.next().is_some_and(is_header) {
+            let lines = below.take_while(|line| !is_header(line)).count();
+            self.broken_lines.extend(line + 1..=line + lines);
         }
     }
 
@@ -130,6 +138,9 @@ impl<'a> Report<'a> {
         })
     }
 }
+
+/// The parser's message for a key or section that is there already; what stands below it is still read.
+const DUPLICATE: &str = "duplicate key";
 
 /// Line and character of a byte, both from 1.
 fn position(text: &str, line_starts: &[usize], at: usize) -> (usize, usize) {

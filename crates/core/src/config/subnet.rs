@@ -5,21 +5,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// All addresses whose first `prefix` bits are those of `address`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Network {
+pub(crate) struct Subnet {
     address: IpAddr,
     prefix: u8,
 }
 
-impl Network {
+impl Subnet {
     pub(crate) const fn v4(address: [u8; 4], prefix: u8) -> Self {
-        Network {
+        Subnet {
             address: IpAddr::V4(Ipv4Addr::from_octets(address)),
             prefix,
         }
     }
 
     pub(crate) const fn v6(segments: [u16; 8], prefix: u8) -> Self {
-        Network {
+        Subnet {
             address: IpAddr::V6(Ipv6Addr::from_segments(segments)),
             prefix,
         }
@@ -41,7 +41,7 @@ impl Network {
         };
         let most = if address.is_ipv4() { 32 } else { 128 };
         let Some(prefix) = prefix else {
-            return Ok(Some(Network {
+            return Ok(Some(Subnet {
                 address,
                 prefix: most,
             }));
@@ -51,10 +51,10 @@ impl Network {
             .ok()
             .filter(|bits| *bits <= most)
             .ok_or_else(|| format!("the part after `/` in `{text}` must be a number from 0 to {most}"))?;
-        let network = Network { address, prefix };
+        let network = Subnet { address, prefix };
         let first = network.masked(address);
         if first != bits(address) {
-            let fixed = Network {
+            let fixed = Subnet {
                 address: from_bits(first, address.is_ipv4()),
                 prefix,
             };
@@ -71,7 +71,7 @@ impl Network {
     }
 
     /// Whether every address of this network is in `outer` too.
-    pub(crate) fn is_within(&self, outer: &Network) -> bool {
+    pub(crate) fn is_within(&self, outer: &Subnet) -> bool {
         self.prefix >= outer.prefix && outer.contains(self.address)
     }
 
@@ -87,7 +87,7 @@ impl Network {
     }
 }
 
-impl fmt::Display for Network {
+impl fmt::Display for Subnet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.address, self.prefix)
     }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn networks_contain_their_addresses_only() {
+    fn subnets_contain_their_addresses_only() {
         for (text, yes, no) in [
             (
                 "10.9.0.0/24",
@@ -125,7 +125,7 @@ mod tests {
             ("fd00::/8", &["fd12::1"], &["fe80::1", "10.0.0.1"]),
             ("::/0", &["::1", "2001:db8::1"], &["1.2.3.4"]),
         ] {
-            let network = Network::parse(text).expect(text).expect(text);
+            let network = Subnet::parse(text).expect(text).expect(text);
             for address in yes {
                 assert!(
                     network.contains(address.parse().expect(address)),
@@ -143,8 +143,8 @@ mod tests {
 
     #[test]
     fn what_is_no_network_is_a_name_or_an_error() {
-        assert_eq!(Network::parse("eth0"), Ok(None));
-        assert_eq!(Network::parse("eth0.100"), Ok(None));
+        assert_eq!(Subnet::parse("eth0"), Ok(None));
+        assert_eq!(Subnet::parse("eth0.100"), Ok(None));
         for (text, needle) in [
             ("10.9.0", "not a valid address"),
             ("10.9.0.300", "not a valid address"),
@@ -154,7 +154,7 @@ mod tests {
             ("fd00::1/8", "fd00::/8"),
             ("fd00:::/8", "not a valid address"),
         ] {
-            let message = Network::parse(text).expect_err(text);
+            let message = Subnet::parse(text).expect_err(text);
             assert!(message.contains(needle), "{text}: {message}");
         }
     }
