@@ -110,6 +110,7 @@ mod declare;
 mod descriptors;
 mod failure;
 mod guard;
+pub mod loader;
 mod net;
 mod root;
 mod status;

@@ -7,6 +7,7 @@ use abi_stable::package_version_strings;
 use abi_stable::sabi_types::VersionStrings;
 use abi_stable::std_types::{ROption, RStr};
 use std::ffi::c_void;
+use std::fmt;
 
 /// What a plugin offers; bits may be combined.
 #[repr(transparent)]
@@ -78,6 +79,17 @@ pub struct PluginRoot {
     /// The network side, if the plugin has one.
     #[sabi(last_prefix_field)]
     pub net: ROption<NetTableRef>,
+}
+
+impl fmt::Debug for PluginRootRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PluginRoot")
+            .field("name", &self.name())
+            .field("version", &self.version())
+            .field("kind", &self.kind())
+            .field("abi", &format_args!("{}.{}", self.abi_major(), self.abi_minor()))
+            .finish_non_exhaustive()
+    }
 }
 
 impl RootModule for PluginRootRef {
