@@ -81,7 +81,12 @@ struct Inner {
 impl Error {
     /// An error of `kind` whose message says what failed and what to look at.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Error(Arc::new(Inner { kind, message: message.into(), context: Vec::new(), source: None }))
+        Error(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            context: Vec::new(),
+            source: None,
+        }))
     }
 
     /// Adds a `key=value` pair; a key that is already there keeps its first value.
@@ -112,7 +117,11 @@ impl Error {
 
     /// The value of a context key, such as `"rank"`.
     pub fn get(&self, key: &str) -> Option<&str> {
-        self.0.context.iter().find(|(k, _)| *k == key).map(|(_, v)| v.as_str())
+        self.0
+            .context
+            .iter()
+            .find(|(k, _)| *k == key)
+            .map(|(_, v)| v.as_str())
     }
 
     /// All context pairs, in the order they were added.

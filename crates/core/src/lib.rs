@@ -2,6 +2,7 @@
 
 pub mod config;
 mod error;
+pub mod plugin;
 
 pub use error::{Error, ErrorKind, Result};
 pub use infiniccl_reduce::{DataType, ReduceOp};

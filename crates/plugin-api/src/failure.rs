@@ -34,16 +34,22 @@ pub fn last_error_text() -> String {
         .unwrap_or_default()
 }
 
-/// Writes the calling thread's last failure to `buffer`; [`Status::TOO_SMALL`] with the needed length when it
-/// does not fit.
+/// Writes the calling thread's last failure to `buffer` and forgets it, so that a later failure without a text is
+/// not explained by this one; [`Status::TOO_SMALL`] with the needed length when it does not fit, and it is kept.
 ///
 /// # Safety
 /// As for [`Buffer::write`].
 pub unsafe fn write_last_error(buffer: Buffer) -> Status {
-    LAST_ERROR
+    let write = |last: &RefCell<String>| {
+        let mut last = last.borrow_mut();
         // SAFETY: the caller's promise.
-        .try_with(|last| unsafe { buffer.write(last.borrow().as_bytes()) })
-        .unwrap_or(Status::SYSTEM)
+        let status = unsafe { buffer.write(last.as_bytes()) };
+        if status.is_ok() {
+            last.clear();
+        }
+        status
+    };
+    LAST_ERROR.try_with(write).unwrap_or(Status::SYSTEM)
 }
 
 /// Ready to stand in a table's `last_error` field; works for a poisoned plugin too.
@@ -122,6 +128,7 @@ mod tests {
         };
         assert_eq!(last_error(enough), Status::OK);
         assert_eq!(&bytes, b"rank 3 left");
+        assert_eq!((last_error(enough), len), (Status::OK, 0));
     }
 
     #[test]
