@@ -1,6 +1,8 @@
 //! One listed plugin: what the configuration says of it, and the file that it means.
 
 use super::trust;
+use crate::config::{self, Config, PluginEntry};
+use crate::error::Result;
 use infiniccl_plugin_api::PluginKind;
 use std::fmt;
 use std::fs;
@@ -56,6 +58,31 @@ impl Listing {
             priority: 0,
             required: false,
         }
+    }
+
+    /// The entries of the configuration that are for `host`, highest priority first.
+    ///
+    /// # Errors
+    /// [`ErrorKind::InvalidUsage`](crate::ErrorKind::InvalidUsage) when two entries have the same name.
+    pub fn all(config: &Config, host: &str) -> Result<Vec<Listing>> {
+        let listing = |entry: &PluginEntry| Listing {
+            name: entry.label(),
+            kind: match entry.kind {
+                config::PluginKind::Vendor => PluginKind::VENDOR,
+                config::PluginKind::Net => PluginKind::NET,
+            },
+            candidates: config.resolve_plugin(entry),
+            options: PluginOptions(
+                entry
+                    .options
+                    .iter()
+                    .map(|(key, value)| (key.clone(), value.to_string()))
+                    .collect(),
+            ),
+            priority: entry.priority,
+            required: entry.required,
+        };
+        Ok(config.plugins_for(host)?.into_iter().map(listing).collect())
     }
 
     /// Finds the file and checks who may write it.
@@ -146,6 +173,33 @@ mod tests {
             text.starts_with(&format!("{} may be written by everybody", open.display())),
             "{text}"
         );
+    }
+
+    #[test]
+    fn entries_of_the_configuration_become_listings_of_their_hosts() {
+        let mut here = PluginEntry::new(config::PluginKind::Vendor, "/opt/libinfiniccl_vendor_a.so");
+        here.options
+            .push(("lanes".to_owned(), config::OptionValue::Integer(4)));
+        here.required = true;
+        let mut first = PluginEntry::new(config::PluginKind::Net, "/opt/libinfiniccl_net_ib.so");
+        first.priority = 5;
+        let config = Config {
+            plugins: vec![here, first],
+            ..Config::default()
+        };
+        let listings = Listing::all(&config, "node1").unwrap();
+        let names: Vec<&str> = listings.iter().map(|listing| listing.name.as_str()).collect();
+        assert_eq!(names, ["net-ib", "vendor-a"]);
+        assert_eq!(
+            (listings[0].kind, listings[1].kind),
+            (PluginKind::NET, PluginKind::VENDOR)
+        );
+        assert_eq!(
+            listings[1].candidates,
+            [PathBuf::from("/opt/libinfiniccl_vendor_a.so")]
+        );
+        assert_eq!(listings[1].options.0, [("lanes".to_owned(), "4".to_owned())]);
+        assert_eq!((listings[0].priority, listings[1].required), (5, true));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::net::NetPlugin;
 use super::probe::probe;
 use super::report::{PluginRow, PluginStatus, kind_name};
 use super::vendor::VendorPlugin;
+use crate::config::Config;
 use crate::error::{Error, ErrorKind, Result};
 use infiniccl_plugin_api::{PluginRootRef, loader};
 use std::fs;
@@ -42,6 +43,15 @@ impl Registry {
         let registry = Registry::survey(listings);
         registry.check_required()?;
         Ok(registry)
+    }
+
+    /// Discovers what the configuration lists for the host that this process runs on.
+    ///
+    /// # Errors
+    /// As [`Self::discover`], and when two entries for this host have the same name.
+    pub fn from_config(config: &Config) -> Result<Registry> {
+        let name = rustix::system::uname();
+        Registry::discover(&Listing::all(config, &name.nodename().to_string_lossy())?)
     }
 
     /// As [`Self::discover`], but a required plugin that cannot be used is a row like the others; for reports.
