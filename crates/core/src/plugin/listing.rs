@@ -183,10 +183,8 @@ mod tests {
         here.required = true;
         let mut first = PluginEntry::new(config::PluginKind::Net, "/opt/libinfiniccl_net_ib.so");
         first.priority = 5;
-        let config = Config {
-            plugins: vec![here, first],
-            ..Config::default()
-        };
+        let mut config = Config::built_in();
+        config.plugins = vec![here, first];
         let listings = Listing::all(&config, "node1").unwrap();
         let names: Vec<&str> = listings.iter().map(|listing| listing.name.as_str()).collect();
         assert_eq!(names, ["net-ib", "vendor-a"]);
