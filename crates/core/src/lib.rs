@@ -2,7 +2,7 @@
 
 pub mod config;
 mod error;
-pub mod plugin;
+mod schedule;
 
 pub use error::{Error, ErrorKind, Result};
 pub use infiniccl_reduce::{DataType, ReduceOp};
