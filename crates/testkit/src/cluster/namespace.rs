@@ -9,6 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use rustix::mount::{MountFlags, MountPropagationFlags};
@@ -112,10 +113,21 @@ pub(super) fn make(
         }
         inside(node, || {
             batch("ip", &lines)?;
+            wait_for_carrier();
             rate.map_or(Ok(()), |r| batch("tc", &limit(INTERFACE, r)))
         })??;
     }
     Ok(nodes)
+}
+
+/// Waits for the kernel to notice that the cable is plugged in: a packet sent before is lost, and its second
+/// try comes a second later.
+fn wait_for_carrier() {
+    let limit = Instant::now() + Duration::from_secs(2);
+    let path = format!("/sys/class/net/{INTERFACE}/operstate");
+    while fs::read_to_string(&path).is_ok_and(|state| state.trim() != "up") && Instant::now() < limit {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Makes `command` start inside the node, in the working folder it would have started in.
