@@ -1,8 +1,10 @@
 //! InfiniCCL: collective communication between accelerators of different vendors.
 
+pub mod bootstrap;
 pub mod config;
 mod error;
 mod schedule;
 
+pub use bootstrap::UniqueId;
 pub use error::{Error, ErrorKind, Result};
 pub use infiniccl_reduce::{DataType, ReduceOp};
