@@ -3,6 +3,7 @@
 pub mod bootstrap;
 pub mod config;
 mod error;
+pub mod plugin;
 mod schedule;
 
 pub use bootstrap::UniqueId;
