@@ -2,6 +2,7 @@
 
 pub mod bootstrap;
 pub mod config;
+mod algo;
 mod error;
 pub mod plugin;
 mod schedule;

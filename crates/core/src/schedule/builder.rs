@@ -99,29 +99,46 @@ impl Builder {
         }
     }
 
-    /// A message without content, for barriers.
-    pub(crate) fn send_token(&mut self, peer: u32, ordered_by: Loc) {
+    /// [`Self::send`], but not before the last step that was given the same cell is done: a window of so many
+    /// messages as there are cells. A cell is one byte of scratch memory that nothing else uses.
+    pub(crate) fn send_in_turn(&mut self, peer: u32, src: Loc, bytes: u64, cell: Loc) {
+        if bytes > 0 {
+            self.push(Action::Send { peer, src, bytes }, &[(src, bytes)], &[(cell, 1)]);
+        }
+    }
+
+    /// The receiving half of [`Self::send_in_turn`].
+    pub(crate) fn recv_in_turn(&mut self, peer: u32, dst: Loc, bytes: u64, cell: Loc) {
+        if bytes > 0 {
+            self.push(Action::Recv { peer, dst, bytes }, &[], &[(dst, bytes), (cell, 1)]);
+        }
+    }
+
+    /// A message without content, for barriers: sent when every token received into the `cells` bytes after
+    /// `first` has come.
+    pub(crate) fn send_token(&mut self, peer: u32, first: Loc, cells: u64) {
         self.push(
             Action::Send {
                 peer,
-                src: ordered_by,
+                src: first,
                 bytes: 0,
             },
-            &[(ordered_by, 1)],
+            &[(first, cells)],
             &[],
         );
     }
 
-    /// The receiving half of [`Self::send_token`].
-    pub(crate) fn recv_token(&mut self, peer: u32, ordered_by: Loc) {
+    /// The receiving half of [`Self::send_token`]; `cell` is one byte of scratch memory, of its own for each
+    /// token, since a token that had to wait for a send to finish could wait for ever.
+    pub(crate) fn recv_token(&mut self, peer: u32, cell: Loc) {
         self.push(
             Action::Recv {
                 peer,
-                dst: ordered_by,
+                dst: cell,
                 bytes: 0,
             },
             &[],
-            &[(ordered_by, 1)],
+            &[(cell, 1)],
         );
     }
 
