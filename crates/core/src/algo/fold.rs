@@ -34,7 +34,7 @@ impl Fold {
                 index: member - self.extra,
                 extra: None,
             }
-        } else if member % 2 == 0 {
+        } else if member.is_multiple_of(2) {
             Role::Kept {
                 index: member / 2,
                 extra: Some(member + 1),

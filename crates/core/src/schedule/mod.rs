@@ -6,6 +6,8 @@
 
 mod builder;
 mod hazard;
+#[cfg(test)]
+pub(crate) mod simulate;
 
 pub(crate) use builder::{Builder, InPlace};
 

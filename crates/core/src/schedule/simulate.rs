@@ -1,0 +1,483 @@
+//! Runs the schedules of all ranks on real bytes, in one thread and in any order that their dependencies allow.
+//!
+//! It is stricter than networks are: a message moves only when both ends have posted it, a receive's target holds
+//! garbage from the moment it is posted, steps start in random order, and every access is checked against the
+//! bounds of its buffer. What no order can finish is a deadlock, and the error says who waits for whom.
+
+mod local;
+mod memory;
+mod reference;
+mod vendor;
+
+pub(crate) use memory::Memory;
+pub(crate) use reference::{Value, combine, decode, encode};
+
+use super::{Action, Schedule};
+use std::collections::{HashMap, VecDeque};
+use std::fmt::Write;
+
+/// In which order steps run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Each rank runs its steps one after the other as they were added, without a look at dependencies; a message is
+    /// on its way as soon as it is sent. Shows an algorithm that is wrong by itself.
+    Program,
+    /// Any order that dependencies allow, chosen by the seed; a send ends when the peer has received.
+    Rendezvous(u64),
+    /// As [`Order::Rendezvous`], but a send ends at once.
+    Buffered(u64),
+}
+
+/// Runs the schedule of each rank in its memory. `islands` are the ranks of each vendor library, in its order.
+///
+/// # Errors
+/// A text that names the ranks and steps: messages that do not match, an access out of bounds, a deadlock.
+pub(crate) fn simulate(
+    schedules: &[Schedule],
+    memories: &mut [Memory],
+    islands: &[Vec<u32>],
+    order: Order,
+) -> Result<(), String> {
+    assert_eq!(schedules.len(), memories.len());
+    for (schedule, memory) in schedules.iter().zip(memories.iter_mut()) {
+        memory.reserve_scratch(schedule.scratch_bytes);
+    }
+    let mut run = Run::new(schedules, memories, islands, order)?;
+    match order {
+        Order::Program => run.in_program_order(),
+        Order::Rendezvous(_) | Order::Buffered(_) => run.in_any_order(),
+    }
+}
+
+/// The messages from one rank to another.
+#[derive(Default)]
+struct Channel {
+    ends: (usize, usize),
+    sends: End,
+    recvs: End,
+    /// Content of messages that were sent and not received, where sends end at once.
+    under_way: VecDeque<Vec<u8>>,
+    moved: usize,
+}
+
+/// One end of a channel.
+#[derive(Default)]
+struct End {
+    /// The steps, in the order in which they are posted.
+    steps: Vec<u32>,
+    ready: Vec<bool>,
+    posted: usize,
+}
+
+impl End {
+    /// Notes that message `index` may be posted, and returns the messages that are posted by that.
+    fn may_post(&mut self, index: usize) -> std::ops::Range<usize> {
+        self.ready[index] = true;
+        let first = self.posted;
+        while self.ready.get(self.posted) == Some(&true) {
+            self.posted += 1;
+        }
+        first..self.posted
+    }
+}
+
+/// The vendor steps of a rank.
+#[derive(Default)]
+struct VendorSteps {
+    steps: Vec<u32>,
+    ready: Vec<bool>,
+    done: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Event {
+    /// The step's dependencies are met.
+    Start { rank: usize, step: u32 },
+    /// Both ends of a channel have posted its next message.
+    Move { channel: usize },
+    /// All members of an island have reached its next vendor step.
+    Vendor { island: usize },
+}
+
+struct Run<'a> {
+    schedules: &'a [Schedule],
+    memories: &'a mut [Memory],
+    islands: &'a [Vec<u32>],
+    order: Order,
+    waits: Vec<Vec<u32>>,
+    /// Steps not done yet.
+    left: usize,
+    channels: Vec<Channel>,
+    /// Of each step: its channel or island, and its place among the steps there.
+    places: Vec<Vec<(usize, usize)>>,
+    vendor: Vec<VendorSteps>,
+    events: Vec<Event>,
+    random: u64,
+}
+
+impl<'a> Run<'a> {
+    fn new(
+        schedules: &'a [Schedule],
+        memories: &'a mut [Memory],
+        islands: &'a [Vec<u32>],
+        order: Order,
+    ) -> Result<Self, String> {
+        let mut channels: Vec<Channel> = Vec::new();
+        let mut by_ends = HashMap::new();
+        let mut vendor: Vec<VendorSteps> = schedules.iter().map(|_| VendorSteps::default()).collect();
+        let mut places = Vec::new();
+        for (rank, schedule) in schedules.iter().enumerate() {
+            let mut of_rank = Vec::with_capacity(schedule.actions.len());
+            for (step, action) in (0u32..).zip(&schedule.actions) {
+                let (ends, sends) = match action {
+                    Action::Send { peer, .. } => ((rank, *peer as usize), true),
+                    Action::Recv { peer, .. } => ((*peer as usize, rank), false),
+                    Action::Vendor { .. } => {
+                        let island = islands.iter().position(|i| i.iter().any(|r| *r as usize == rank));
+                        let island = island.ok_or_else(|| format!("rank {rank} is in no island"))?;
+                        of_rank.push((island, vendor[rank].steps.len()));
+                        vendor[rank].steps.push(step);
+                        vendor[rank].ready.push(false);
+                        continue;
+                    }
+                    _ => {
+                        of_rank.push((0, 0));
+                        continue;
+                    }
+                };
+                let channel = *by_ends.entry(ends).or_insert_with(|| {
+                    channels.push(Channel {
+                        ends,
+                        ..Channel::default()
+                    });
+                    channels.len() - 1
+                });
+                let end = if sends {
+                    &mut channels[channel].sends
+                } else {
+                    &mut channels[channel].recvs
+                };
+                of_rank.push((channel, end.steps.len()));
+                end.steps.push(step);
+                end.ready.push(false);
+            }
+            places.push(of_rank);
+        }
+        let random = match order {
+            Order::Program => 0,
+            Order::Rendezvous(seed) | Order::Buffered(seed) => seed,
+        };
+        let run = Run {
+            schedules,
+            memories,
+            islands,
+            order,
+            waits: schedules.iter().map(|s| s.wait_counts.clone()).collect(),
+            left: schedules.iter().map(|s| s.actions.len()).sum::<usize>(),
+            channels,
+            places,
+            vendor,
+            events: Vec::new(),
+            random,
+        };
+        run.check_messages()?;
+        Ok(run)
+    }
+
+    /// Both ends of every channel must agree on number, order and size of its messages.
+    fn check_messages(&self) -> Result<(), String> {
+        for channel in &self.channels {
+            let (from, to) = channel.ends;
+            let (sends, recvs) = (&channel.sends.steps, &channel.recvs.steps);
+            if from == to || from.max(to) >= self.schedules.len() {
+                return Err(format!(
+                    "rank {from} sends to rank {to} of {}",
+                    self.schedules.len()
+                ));
+            }
+            if sends.len() != recvs.len() {
+                return Err(format!(
+                    "rank {from} sends {} messages to rank {to}, which receives {}",
+                    sends.len(),
+                    recvs.len()
+                ));
+            }
+            for (i, (send, recv)) in sends.iter().zip(recvs).enumerate() {
+                let (sent, received) = (self.message(from, *send).1, self.message(to, *recv).1);
+                if sent != received {
+                    return Err(format!(
+                        "message {i} from rank {from} to rank {to}: step {send} sends {sent} bytes, step {recv} \
+                         receives {received}"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn in_any_order(&mut self) -> Result<(), String> {
+        for rank in 0..self.schedules.len() {
+            for step in 0..self.waits[rank].len() {
+                if self.waits[rank][step] == 0 {
+                    self.events.push(Event::Start {
+                        rank,
+                        step: step as u32,
+                    });
+                }
+            }
+        }
+        while !self.events.is_empty() {
+            let pick = self.next_random() as usize % self.events.len();
+            match self.events.swap_remove(pick) {
+                Event::Start { rank, step } => self.start(rank, step)?,
+                Event::Move { channel } => self.transfer(channel)?,
+                Event::Vendor { island } => self.vendor(island)?,
+            }
+        }
+        if self.left > 0 {
+            Err(self.deadlock())
+        } else {
+            Ok(())
+        }
+    }
+
+    fn in_program_order(&mut self) -> Result<(), String> {
+        let mut next = vec![0usize; self.schedules.len()];
+        let mut moved = true;
+        while moved {
+            moved = false;
+            for (rank, next) in next.iter_mut().enumerate() {
+                while *next < self.schedules[rank].actions.len() && self.run_in_order(rank, *next)? {
+                    *next += 1;
+                    moved = true;
+                }
+            }
+        }
+        let stuck = next
+            .iter()
+            .zip(self.schedules)
+            .position(|(n, s)| *n < s.actions.len());
+        match stuck {
+            None => Ok(()),
+            Some(rank) => Err(format!(
+                "in program order rank {rank} waits for ever in step {}: {:?}",
+                next[rank], self.schedules[rank].actions[next[rank]]
+            )),
+        }
+    }
+
+    /// Runs one step if it need not wait for another rank.
+    fn run_in_order(&mut self, rank: usize, step: usize) -> Result<bool, String> {
+        let (place, index) = self.places[rank][step];
+        match self.schedules[rank].actions[step] {
+            Action::Send { src, bytes, .. } => {
+                let content = self.memories[rank]
+                    .read(src, bytes)
+                    .map_err(at(rank, step))?
+                    .to_vec();
+                self.channels[place].under_way.push_back(content);
+            }
+            Action::Recv { dst, bytes, .. } => {
+                let Some(content) = self.channels[place].under_way.pop_front() else {
+                    return Ok(false);
+                };
+                self.memories[rank]
+                    .write(dst, bytes)
+                    .map_err(at(rank, step))?
+                    .copy_from_slice(&content);
+            }
+            Action::Vendor { .. } => {
+                // The rank that comes last runs the step for all; the others find it done.
+                let vendor = &mut self.vendor[rank];
+                if vendor.done > index {
+                    return Ok(true);
+                }
+                vendor.ready[index] = true;
+                if !self.island_is_ready(place, index) {
+                    return Ok(false);
+                }
+                self.run_vendor(place, index)?;
+                for member in &self.islands[place] {
+                    self.vendor[*member as usize].done += 1;
+                }
+            }
+            ref action => {
+                local::run(action, &self.schedules[rank], &mut self.memories[rank])
+                    .map_err(at(rank, step))?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn start(&mut self, rank: usize, step: u32) -> Result<(), String> {
+        let (place, index) = self.places[rank][step as usize];
+        match &self.schedules[rank].actions[step as usize] {
+            Action::Send { .. } => {
+                for i in self.channels[place].sends.may_post(index) {
+                    let posted = self.channels[place].sends.steps[i];
+                    if matches!(self.order, Order::Buffered(_)) {
+                        let (src, bytes) = self.message(rank, posted);
+                        let content = self.memories[rank]
+                            .read(src, bytes)
+                            .map_err(at(rank, posted as usize))?;
+                        self.channels[place].under_way.push_back(content.to_vec());
+                        self.complete(rank, posted);
+                    }
+                    if i < self.channels[place].recvs.posted {
+                        self.events.push(Event::Move { channel: place });
+                    }
+                }
+            }
+            Action::Recv { .. } => {
+                for i in self.channels[place].recvs.may_post(index) {
+                    let posted = self.channels[place].recvs.steps[i];
+                    let (dst, bytes) = self.message(rank, posted);
+                    self.memories[rank]
+                        .write(dst, bytes)
+                        .map_err(at(rank, posted as usize))?
+                        .fill(0xEE);
+                    if i < self.channels[place].sends.posted {
+                        self.events.push(Event::Move { channel: place });
+                    }
+                }
+            }
+            Action::Vendor { .. } => {
+                self.vendor[rank].ready[index] = true;
+                let next = self.vendor[rank].done;
+                if index == next && self.island_is_ready(place, next) {
+                    self.events.push(Event::Vendor { island: place });
+                }
+            }
+            action => {
+                local::run(action, &self.schedules[rank], &mut self.memories[rank])
+                    .map_err(at(rank, step as usize))?;
+                self.complete(rank, step);
+            }
+        }
+        Ok(())
+    }
+
+    fn transfer(&mut self, channel: usize) -> Result<(), String> {
+        let Channel {
+            ends: (from, to),
+            sends,
+            recvs,
+            under_way,
+            moved,
+        } = &mut self.channels[channel];
+        let (from, to) = (*from, *to);
+        let (send, recv) = (sends.steps[*moved], recvs.steps[*moved]);
+        *moved += 1;
+        let buffered = under_way.pop_front();
+        let sent = buffered.is_none();
+        let content = match buffered {
+            Some(content) => content,
+            None => {
+                let (src, bytes) = self.message(from, send);
+                self.memories[from]
+                    .read(src, bytes)
+                    .map_err(at(from, send as usize))?
+                    .to_vec()
+            }
+        };
+        let (dst, bytes) = self.message(to, recv);
+        self.memories[to]
+            .write(dst, bytes)
+            .map_err(at(to, recv as usize))?
+            .copy_from_slice(&content);
+        if sent {
+            self.complete(from, send);
+        }
+        self.complete(to, recv);
+        Ok(())
+    }
+
+    fn vendor(&mut self, island: usize) -> Result<(), String> {
+        let members = &self.islands[island];
+        let index = self.vendor[members[0] as usize].done;
+        self.run_vendor(island, index)?;
+        for member in members {
+            self.vendor[*member as usize].done += 1;
+        }
+        for member in members {
+            let rank = *member as usize;
+            self.complete(rank, self.vendor[rank].steps[index]);
+        }
+        // The next step may have been reached while this one was running.
+        if self.island_is_ready(island, index + 1) {
+            self.events.push(Event::Vendor { island });
+        }
+        Ok(())
+    }
+
+    fn island_is_ready(&self, island: usize, index: usize) -> bool {
+        self.islands[island]
+            .iter()
+            .all(|r| self.vendor[*r as usize].ready.get(index) == Some(&true))
+    }
+
+    fn run_vendor(&mut self, island: usize, index: usize) -> Result<(), String> {
+        let members = &self.islands[island];
+        let groups = members.iter().map(|rank| {
+            let schedule = &self.schedules[*rank as usize];
+            let step = self.vendor[*rank as usize].steps[index];
+            match schedule.actions[step as usize] {
+                Action::Vendor { first, len } => schedule.calls_of(first, len),
+                _ => unreachable!("a list of vendor steps"),
+            }
+        });
+        let groups: Vec<_> = groups.collect();
+        vendor::run(members, &groups, self.memories)
+            .map_err(|e| format!("vendor step {index} of island {island}: {e}"))
+    }
+
+    fn complete(&mut self, rank: usize, step: u32) {
+        self.left -= 1;
+        let schedules = self.schedules;
+        for next in schedules[rank].dependents_of(step as usize) {
+            let waits = &mut self.waits[rank][*next as usize];
+            *waits -= 1;
+            if *waits == 0 {
+                self.events.push(Event::Start { rank, step: *next });
+            }
+        }
+        // Never zero again: the step is done.
+        self.waits[rank][step as usize] = u32::MAX;
+    }
+
+    fn message(&self, rank: usize, step: u32) -> (super::Loc, u64) {
+        match self.schedules[rank].actions[step as usize] {
+            Action::Send { src, bytes, .. } => (src, bytes),
+            Action::Recv { dst, bytes, .. } => (dst, bytes),
+            _ => unreachable!("channels hold messages only"),
+        }
+    }
+
+    /// Says for each rank what it waits for.
+    fn deadlock(&self) -> String {
+        let mut text = format!("deadlock with {} steps left", self.left);
+        for (rank, waits) in self.waits.iter().enumerate() {
+            let stuck = waits.iter().enumerate().filter(|(_, w)| **w == 0);
+            for (step, _) in stuck.take(3) {
+                let action = &self.schedules[rank].actions[step];
+                let _ = write!(
+                    text,
+                    "\n  rank {rank} step {step} waits for the other end: {action:?}"
+                );
+            }
+        }
+        text
+    }
+
+    fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+fn at(rank: usize, step: usize) -> impl Fn(String) -> String {
+    move |error| format!("rank {rank} step {step}: {error}")
+}
