@@ -12,7 +12,8 @@ const STICKY: u32 = 0o1000;
 /// Whether nobody but root and the current user may write the file `path`, the folder it lies in, and the
 /// folders above; `path` must be canonical. The answer says which of them is open to whom, and what to change.
 ///
-/// A folder above the containing one may be open to all when it is sticky, as `/tmp` is: others cannot exchange
+/// Writing by a group is no harm where the owner is its only member, as in the groups that many systems make for
+/// each user. A folder above the containing one may be open to all when it is sticky, as `/tmp` is: others cannot exchange
 /// in it what is not theirs. In a user namespace, owners outside of it all look like one unknown user; they
 /// cannot be told apart there, so only the modes decide.
 pub(super) fn check(path: &Path) -> Result<(), String> {
@@ -39,14 +40,44 @@ struct Viewer {
     own: u32,
     /// The user that stands for all who have no number in this user namespace.
     unknown: Option<u32>,
+    /// The text of `/etc/passwd` and `/etc/group`; empty where there is none.
+    users: String,
+    groups: String,
 }
 
 impl Viewer {
     fn current() -> Self {
+        let text = |file: &str| fs::read_to_string(file).unwrap_or_default();
         Viewer {
             own: rustix::process::geteuid().as_raw(),
             unknown: unmapped_owner(),
+            users: text("/etc/passwd"),
+            groups: text("/etc/group"),
         }
+    }
+
+    /// Whether `owner` is the only member of the group. Users and groups of a directory service are not seen; a
+    /// group that is not in the file is never private.
+    fn is_private(&self, group: u32, owner: u32) -> bool {
+        fn field(line: &str, n: usize) -> &str {
+            line.split(':').nth(n).unwrap_or_default()
+        }
+        let number = |line: &str, n: usize| field(line, n).parse::<u32>().ok();
+        let own_row = self.users.lines().find(|line| number(line, 2) == Some(owner));
+        let Some(owner_name) = own_row.map(|line| field(line, 0)) else {
+            return false;
+        };
+        let mut rows = self
+            .groups
+            .lines()
+            .filter(|line| number(line, 2) == Some(group))
+            .peekable();
+        let known = rows.peek().is_some();
+        let mut members = rows.flat_map(|line| field(line, 3).split(','));
+        let mut primary = self.users.lines().filter(|line| number(line, 3) == Some(group));
+        known
+            && members.all(|member| member.is_empty() || member == owner_name)
+            && primary.all(|line| number(line, 2) == Some(owner))
     }
 }
 
@@ -62,7 +93,7 @@ fn judge(path: &Path, metadata: &Metadata, viewer: &Viewer, sticky_is_enough: bo
         return Ok(());
     } else if mode & OTHER_WRITE != 0 {
         (format!("everybody (mode {:04o})", mode & 0o7777), "chmod o-w")
-    } else if mode & GROUP_WRITE != 0 {
+    } else if mode & GROUP_WRITE != 0 && !viewer.is_private(metadata.gid(), owner) {
         (
             format!("its group {} (mode {:04o})", metadata.gid(), mode & 0o7777),
             "chmod g-w",
@@ -121,9 +152,8 @@ mod tests {
         assert_eq!(check(&file), Ok(()));
 
         for (part, bits, sound, who, remedy) in [
-            (file.clone(), 0o664, 0o644, "its group", "chmod g-w"),
             (file.clone(), 0o646, 0o644, "everybody", "chmod o-w"),
-            (folder.clone(), 0o775, 0o755, "its group", "chmod g-w"),
+            (folder.clone(), 0o757, 0o755, "everybody", "chmod o-w"),
             (folder.clone(), 0o1777, 0o755, "everybody", "chmod o-w"),
             (base.join("a"), 0o777, 0o755, "everybody", "chmod o-w"),
         ] {
@@ -154,7 +184,12 @@ mod tests {
             judge(
                 &file,
                 &fs::metadata(&file).unwrap(),
-                &Viewer { own, unknown },
+                &Viewer {
+                    own,
+                    unknown,
+                    users: String::new(),
+                    groups: String::new(),
+                },
                 false,
             )
         };
@@ -170,5 +205,43 @@ mod tests {
             "{error}"
         );
         assert_eq!(judged(owner + 1, Some(owner)), Ok(()));
+    }
+
+    #[test]
+    fn a_group_may_write_only_where_the_owner_is_alone_in_it() {
+        let viewer = Viewer {
+            own: 1000,
+            unknown: None,
+            users: "root:x:0:0::/root:/bin/sh\nann:x:1000:1000::/:/bin/sh\nbob:x:1001:1001::/:/bin/sh\n\
+                    eve:x:1002:100::/:/bin/sh\nmax:x:1003:1003::/:/bin/sh\ntom:x:1004:1003::/:/bin/sh\n"
+                .to_owned(),
+            groups: "root:x:0:\nann:x:1000:\nbob:x:1001:bob,eve\nusers:x:100:ann\nmax:x:1003:\n".to_owned(),
+        };
+        assert!(viewer.is_private(1000, 1000), "ann's own group");
+        assert!(viewer.is_private(0, 0));
+        assert!(!viewer.is_private(1000, 1001), "a group of somebody else");
+        assert!(!viewer.is_private(1001, 1001), "eve is in bob's group");
+        assert!(!viewer.is_private(100, 1000), "eve's primary group");
+        assert!(
+            !viewer.is_private(1003, 1003),
+            "tom has max's group as his primary one"
+        );
+        assert!(!viewer.is_private(4711, 1000), "an unknown group");
+
+        let file = tempfile::NamedTempFile::new().unwrap();
+        mode(file.path(), 0o664);
+        let metadata = fs::metadata(file.path()).unwrap();
+        let nobody_known = Viewer {
+            own: metadata.uid(),
+            users: String::new(),
+            groups: String::new(),
+            ..viewer
+        };
+        let error = judge(file.path(), &metadata, &nobody_known, false).unwrap_err();
+        assert!(
+            error.contains(&format!("by its group {} (mode 0664)", metadata.gid())),
+            "{error}"
+        );
+        assert!(error.contains(": chmod g-w /"), "{error}");
     }
 }

@@ -67,7 +67,7 @@ fn place(error: &AbiInstabilityError) -> String {
         .filter_map(|step| match &step.expected {
             // The fields of abi_stable's own wrappers say nothing to the reader.
             TLFieldOrFunction::Field(field) => {
-                Some(field.name()).filter(|name| !matches!(*name, "prefix_ref" | "ptr" | "0"))
+                Some(field.name()).filter(|name| !matches!(*name, "0" | "field_0" | "prefix_ref" | "ptr"))
             }
             TLFieldOrFunction::Function(_) => None,
         })
