@@ -6,6 +6,7 @@ mod containment;
 mod evolution;
 mod files;
 mod fixtures;
+mod shipped;
 
 use infiniccl::plugin::{Listing, PluginKind, PluginRow, PluginStatus, Registry};
 use std::path::Path;

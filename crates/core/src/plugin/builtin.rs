@@ -14,6 +14,9 @@ pub struct Builtin {
 
 inventory::collect!(Builtin);
 
+#[cfg(feature = "builtin")]
+inventory::submit! { Builtin { root: infiniccl_plugin_net_tcp::plugin_root } }
+
 /// The roots of all linked-in plugins, by name, so that their order does not depend on the linker.
 pub(super) fn roots() -> Vec<PluginRootRef> {
     let mut roots: Vec<PluginRootRef> = inventory::iter::<Builtin>
