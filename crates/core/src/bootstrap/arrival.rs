@@ -93,11 +93,16 @@ impl Arrival {
             purpose: Purpose::Arrive,
             claim,
             address,
-            link,
+            mut link,
         }) = admitted
         else {
             return;
         };
+        if let Stage::Failed(failure, _) = &self.stage {
+            link.queue(&ArrivalMessage::Failed(failure.clone()).encode(), now);
+            let _ = link.flush();
+            return;
+        }
         if let Err(e) = registrar.add(link.fd(), claim.rank, Interest::Read) {
             tracing::warn!(%address, rank = claim.rank, "a rank that arrived cannot be watched: {e}");
             return;
@@ -302,9 +307,8 @@ fn decide(
     match (purpose, stage) {
         (Purpose::Probe, _) => return Verdict::Accepted,
         (Purpose::Link, _) => return Verdict::Refused("this is the root's address for arrivals".into()),
-        (Purpose::Arrive, Stage::Failed(failure, _)) => {
-            return Verdict::Refused(format!("the job has failed to form: {}", failure.message));
-        }
+        // It hears of the failure in the same way as those that came in time.
+        (Purpose::Arrive, Stage::Failed(..)) => return Verdict::Accepted,
         (Purpose::Arrive, Stage::Linking | Stage::Done) => {
             return Verdict::Refused(
                 "this job is complete already: use a fresh unique id for each communicator".into(),

@@ -225,7 +225,12 @@ impl Star {
 
     fn send(&mut self, message: &ArrivalMessage) -> Result<()> {
         self.link.queue(&message.encode(), Instant::now());
-        self.link.flush().map_err(|e| self.lost(&e.to_string()))
+        if let Err(e) = self.link.flush() {
+            // What the root said before it closed the connection tells more.
+            self.receive()?;
+            return Err(self.lost(&e.to_string()));
+        }
+        Ok(())
     }
 
     /// Waits until everybody is here.
@@ -324,7 +329,3 @@ impl Star {
         .with("rank", self.rank)
     }
 }
-
-#[cfg(test)]
-#[path = "join_tests.rs"]
-mod tests;

@@ -194,6 +194,9 @@ impl MemberIo {
         if self.expected.is_some_and(|due| now > due + self.heartbeat / 2) {
             self.peers.values_mut().for_each(|peer| peer.link.heard = now);
         }
+        if self.member.has_failed() {
+            return None;
+        }
         let interval = self.heartbeat / 4;
         let mut due = None;
         let mut silent = Vec::new();
@@ -209,7 +212,9 @@ impl MemberIo {
             due = Some(due.map_or(next, |d: Instant| d.min(next)));
         }
         for rank in silent {
-            self.drop_peer(rank, Loss::Silent(self.heartbeat));
+            // The link stays: a rank that was stopped finds the failure there when it goes on.
+            self.member
+                .lost(rank, Loss::Silent(self.heartbeat), &self.state.status());
         }
         due
     }

@@ -43,6 +43,9 @@ mod tree;
 mod unique_id;
 mod wire;
 
+#[cfg(test)]
+mod tests;
+
 pub use unique_id::UniqueId;
 
 pub(crate) use control::ControlPlane;
