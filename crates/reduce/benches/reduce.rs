@@ -29,10 +29,20 @@ const HOT_TYPES: [DataType; 8] = [
     DataType::Float8E4M3,
 ];
 
-/// Bytes whose halves, words and doubles are ordinary numbers in every type, different in each place.
+/// Elements that are ordinary numbers in every type, different in each place: the last byte of a float holds its
+/// exponent.
 fn buffer(dtype: DataType, count: usize, seed: usize) -> Vec<u8> {
-    (0..count * dtype.size())
-        .map(|at| (at * 7 + seed * 13) as u8 & 0x37)
+    let size = dtype.size();
+    (0..count * size)
+        .map(|at| (at * 7 + seed * 13) as u8)
+        .enumerate()
+        .map(|(at, byte)| {
+            if at % size == size - 1 {
+                0x38 | byte & 7
+            } else {
+                byte
+            }
+        })
         .collect()
 }
 
@@ -76,6 +86,28 @@ fn sum_of_2_in_cache(bencher: Bencher<'_, '_>, dtype: DataType) {
 #[divan::bench(args = HOT_TYPES)]
 fn sum_of_2(bencher: Bencher<'_, '_>, dtype: DataType) {
     bench_reduce(bencher, dtype, ReduceOp::Sum, 2, QUARTER_MEBI, false);
+}
+
+#[divan::bench(args = HOT_TYPES)]
+fn sum_in_place(bencher: Bencher<'_, '_>, dtype: DataType) {
+    let mut dst = buffer(dtype, QUARTER_MEBI, 0);
+    let other = buffer(dtype, QUARTER_MEBI, 1);
+    bencher.counter(BytesCount::new(dst.len())).bench_local(|| {
+        let place = dst.as_mut_ptr();
+        let list = [place.cast_const(), other.as_ptr()].map(|ptr| Input { ptr, pre: false });
+        // SAFETY: both buffers hold the elements, and the destination is the first input.
+        unsafe {
+            reduce(
+                dtype,
+                ReduceOp::Sum,
+                place,
+                black_box(&list),
+                QUARTER_MEBI,
+                Factors::NONE,
+            )
+        }
+        .expect("a defined reduction");
+    });
 }
 
 #[divan::bench(args = HOT_TYPES)]

@@ -50,7 +50,9 @@ impl Divisor {
     pub(crate) fn divide_signed(self, dividend: i64) -> (i64, i64) {
         let (quotient, rest) = self.divide(dividend.unsigned_abs());
         let sign = dividend >> 63;
-        ((quotient as i64 ^ sign) - sign, (rest as i64 ^ sign) - sign)
+        // Wraps for the smallest value divided by one, to the right quotient.
+        let signed = |magnitude: u64| (magnitude as i64 ^ sign).wrapping_sub(sign);
+        (signed(quotient), signed(rest))
     }
 }
 
@@ -119,5 +121,38 @@ impl Total for i64 {
     #[inline(always)]
     fn over(self, divisor: Divisor) -> i64 {
         divisor.divide_signed(self).0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotients_and_remainders_are_those_of_the_processor() {
+        let divisors = (1..=300).chain([641, 1000, 65535, 65537, 6700417, MAX_RANKS - 1, MAX_RANKS]);
+        for n in divisors {
+            let divisor = Divisor::new(n);
+            let multiples = [0, 1, 2, 77, u64::MAX / n / 2, u64::MAX / n - 1, u64::MAX / n];
+            let near_multiples = multiples
+                .iter()
+                .flat_map(|m| [-1i64, 0, 1].map(|d| (m * n).wrapping_add_signed(d)));
+            let powers = (0..64).flat_map(|bit| [1u64 << bit, (1 << bit) - 1]);
+            for dividend in near_multiples.chain(powers) {
+                assert_eq!(
+                    divisor.divide(dividend),
+                    (dividend / n, dividend % n),
+                    "{dividend} / {n}"
+                );
+                let (signed, by) = (dividend as i64, n as i64);
+                assert_eq!(
+                    divisor.divide_signed(signed),
+                    (signed / by, signed % by),
+                    "{signed} / {n}"
+                );
+                let total = dividend as i32;
+                assert_eq!(total.over(divisor), i64::from(total) / by, "{total} / {n}");
+            }
+        }
     }
 }

@@ -1,72 +1,56 @@
-//! What a kernel does to a row of elements: the interface, and the folds over integers and bool.
+//! What a kernel does to each element: the interface, and the folds over integers and bool.
 
 use std::marker::PhantomData;
 
-use crate::isa::Half;
+use crate::accumulator::Accumulator;
+use crate::binary16::Half;
 
-/// One way to combine inputs into a result, element by element.
+/// One way to combine inputs into a result.
 ///
-/// A row is loaded into accumulators, rows of further inputs are combined with it in order, and the result is
-/// finished once. The row lengths `N` only shape the generated code: every element is computed on its own.
-///
-/// # Safety
-/// `load` and `finish` may only be called where the processor has the instructions of `H`.
+/// Elements of the inputs are loaded into accumulators, combined in the order of the inputs, and finished once. A
+/// fold may take several elements at once, where that makes better vector code; what is left over at the end of a
+/// buffer is then taken by [`Self::Single`], with the same results.
 pub(crate) trait Fold: Copy {
-    /// An element as it lies in memory.
-    type Elem: Copy;
-    /// An element while it is being combined.
-    type Acc: Copy;
+    /// What is read and written at once: an element, or a group of elements that lie side by side.
+    type Elem<H: Half>: Copy;
+    /// An [`Self::Elem`] while it is being combined.
+    type Acc<H: Half>: Accumulator;
+    /// The same fold for one element at a time.
+    type Single: Fold;
 
-    /// Takes a row in; `pre` says whether the input asks for the factor that is applied first.
-    unsafe fn load<H: Half, const N: usize>(self, row: [Self::Elem; N], pre: bool) -> [Self::Acc; N];
-    /// Combines one element of two inputs.
-    fn combine(self, left: Self::Acc, right: Self::Acc) -> Self::Acc;
-    /// Turns accumulators into elements, with the only rounding to the element type.
-    unsafe fn finish<H: Half, const N: usize>(self, row: [Self::Acc; N]) -> [Self::Elem; N];
+    /// The fold for what no longer fills a group.
+    fn single(self) -> Self::Single;
+
+    /// Takes an element in; `pre` says whether its input asks for the factor that is applied first.
+    ///
+    /// # Safety
+    /// The processor has the instructions of `H`.
+    unsafe fn load<H: Half>(self, elem: Self::Elem<H>, pre: bool) -> Self::Acc<H>;
+
+    /// Combines the elements of two inputs; with the arguments swapped, the finished result has the same bytes.
+    ///
+    /// # Safety
+    /// The processor has the instructions of `H`.
+    unsafe fn combine<H: Half>(self, left: Self::Acc<H>, right: Self::Acc<H>) -> Self::Acc<H>;
+
+    /// Makes the result, with the only rounding to the element type.
+    ///
+    /// # Safety
+    /// The processor has the instructions of `H`.
+    unsafe fn finish<H: Half>(self, acc: Self::Acc<H>) -> Self::Elem<H>;
 }
 
-/// An operator that integers and accumulating floats share.
-pub(crate) trait Operator: Copy {
-    fn of_ints<T: Int>(left: T, right: T) -> T;
+/// What is the same in every fold that takes its elements one by one.
+macro_rules! one_by_one {
+    () => {
+        type Single = Self;
+        #[inline(always)]
+        fn single(self) -> Self {
+            self
+        }
+    };
 }
-
-/// Addition.
-#[derive(Clone, Copy)]
-pub(crate) struct Sum;
-/// Multiplication.
-#[derive(Clone, Copy)]
-pub(crate) struct Prod;
-/// The larger one.
-#[derive(Clone, Copy)]
-pub(crate) struct Max;
-/// The smaller one.
-#[derive(Clone, Copy)]
-pub(crate) struct Min;
-
-impl Operator for Sum {
-    #[inline(always)]
-    fn of_ints<T: Int>(left: T, right: T) -> T {
-        left.plus(right)
-    }
-}
-impl Operator for Prod {
-    #[inline(always)]
-    fn of_ints<T: Int>(left: T, right: T) -> T {
-        left.times(right)
-    }
-}
-impl Operator for Max {
-    #[inline(always)]
-    fn of_ints<T: Int>(left: T, right: T) -> T {
-        left.max(right)
-    }
-}
-impl Operator for Min {
-    #[inline(always)]
-    fn of_ints<T: Int>(left: T, right: T) -> T {
-        left.min(right)
-    }
-}
+pub(crate) use one_by_one;
 
 /// An integer element.
 pub(crate) trait Int: Copy + Ord {
@@ -98,6 +82,36 @@ macro_rules! int {
 }
 int!(i8, i16, i32, i64, u8, u16, u32, u64);
 
+/// An operator.
+pub(crate) trait Operator: Copy {
+    fn of_ints<T: Int>(left: T, right: T) -> T;
+}
+
+/// Addition.
+#[derive(Clone, Copy)]
+pub(crate) struct Sum;
+/// Multiplication.
+#[derive(Clone, Copy)]
+pub(crate) struct Prod;
+/// The larger one.
+#[derive(Clone, Copy)]
+pub(crate) struct Max;
+/// The smaller one.
+#[derive(Clone, Copy)]
+pub(crate) struct Min;
+
+macro_rules! operator {
+    ($($name:ident => $method:ident),+) => {$(
+        impl Operator for $name {
+            #[inline(always)]
+            fn of_ints<T: Int>(left: T, right: T) -> T {
+                left.$method(right)
+            }
+        }
+    )+};
+}
+operator!(Sum => plus, Prod => times, Max => max, Min => min);
+
 /// Integers combined by an operator, in their own width.
 #[derive(Clone, Copy)]
 pub(crate) struct Ints<T, O>(PhantomData<(T, O)>);
@@ -106,41 +120,43 @@ impl<T, O> Ints<T, O> {
     pub(crate) const NEW: Self = Self(PhantomData);
 }
 
-impl<T: Int, O: Operator> Fold for Ints<T, O> {
-    type Elem = T;
-    type Acc = T;
+impl<T: Int + Accumulator, O: Operator> Fold for Ints<T, O> {
+    type Elem<H: Half> = T;
+    type Acc<H: Half> = T;
+    one_by_one!();
     #[inline(always)]
-    unsafe fn load<H: Half, const N: usize>(self, row: [T; N], _pre: bool) -> [T; N] {
-        row
+    unsafe fn load<H: Half>(self, elem: T, _pre: bool) -> T {
+        elem
     }
     #[inline(always)]
-    fn combine(self, left: T, right: T) -> T {
+    unsafe fn combine<H: Half>(self, left: T, right: T) -> T {
         O::of_ints(left, right)
     }
     #[inline(always)]
-    unsafe fn finish<H: Half, const N: usize>(self, row: [T; N]) -> [T; N] {
-        row
+    unsafe fn finish<H: Half>(self, acc: T) -> T {
+        acc
     }
 }
 
-/// One integer input times a scalar.
+/// The sum of integer inputs, each times a scalar.
 #[derive(Clone, Copy)]
 pub(crate) struct IntsTimes<T>(pub(crate) T);
 
-impl<T: Int> Fold for IntsTimes<T> {
-    type Elem = T;
-    type Acc = T;
+impl<T: Int + Accumulator> Fold for IntsTimes<T> {
+    type Elem<H: Half> = T;
+    type Acc<H: Half> = T;
+    one_by_one!();
     #[inline(always)]
-    unsafe fn load<H: Half, const N: usize>(self, row: [T; N], _pre: bool) -> [T; N] {
-        row.map(|value| value.times(self.0))
+    unsafe fn load<H: Half>(self, elem: T, _pre: bool) -> T {
+        elem.times(self.0)
     }
     #[inline(always)]
-    fn combine(self, left: T, right: T) -> T {
+    unsafe fn combine<H: Half>(self, left: T, right: T) -> T {
         left.plus(right)
     }
     #[inline(always)]
-    unsafe fn finish<H: Half, const N: usize>(self, row: [T; N]) -> [T; N] {
-        row
+    unsafe fn finish<H: Half>(self, acc: T) -> T {
+        acc
     }
 }
 
@@ -153,18 +169,19 @@ impl<O> Bools<O> {
 }
 
 impl<O: Operator> Fold for Bools<O> {
-    type Elem = u8;
-    type Acc = u8;
+    type Elem<H: Half> = u8;
+    type Acc<H: Half> = u8;
+    one_by_one!();
     #[inline(always)]
-    unsafe fn load<H: Half, const N: usize>(self, row: [u8; N], _pre: bool) -> [u8; N] {
-        row.map(|byte| byte.min(1))
+    unsafe fn load<H: Half>(self, elem: u8, _pre: bool) -> u8 {
+        elem.min(1)
     }
     #[inline(always)]
-    fn combine(self, left: u8, right: u8) -> u8 {
+    unsafe fn combine<H: Half>(self, left: u8, right: u8) -> u8 {
         O::of_ints(left, right)
     }
     #[inline(always)]
-    unsafe fn finish<H: Half, const N: usize>(self, row: [u8; N]) -> [u8; N] {
-        row
+    unsafe fn finish<H: Half>(self, acc: u8) -> u8 {
+        acc
     }
 }

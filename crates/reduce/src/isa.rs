@@ -1,8 +1,10 @@
-//! Which vector unit the kernels run on: found once, and the few conversions that need its own instructions.
+//! Which vector unit the kernels run on, found once, and the way into code that is compiled for it.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::minifloat::{self, Binary16};
+#[cfg(target_arch = "x86_64")]
+use crate::binary16::{F16c, MaskedF16c};
+use crate::binary16::{Half, Software};
 
 /// A set of instructions that kernels are compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,8 +120,8 @@ unsafe fn on_avx2<T: Task>(task: T) {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn on_avx512<T: Task>(task: T) {
-    // SAFETY: F16C is enabled here; the rest is passed on from `Isa::run`.
-    unsafe { task.run::<F16c>() }
+    // SAFETY: AVX-512VL is enabled here; the rest is passed on from `Isa::run`.
+    unsafe { task.run::<MaskedF16c>() }
 }
 
 /// The name of the instruction set that reductions of this process run on: `"avx512"`, `"avx2+f16c"`, `"neon"` or
@@ -137,55 +139,4 @@ pub fn set_isa(name: &str) -> bool {
         CURRENT.store(isa as u8, Ordering::Relaxed);
     }
     found.is_some()
-}
-
-/// Half-precision conversion with the instructions of one set.
-///
-/// # Safety
-/// The methods may only be called where the processor has the instruction set.
-pub(crate) trait Half {
-    /// Eight binary16 codes as `f32`, exactly; a NaN stays one.
-    unsafe fn widen(codes: [u16; 8]) -> [f32; 8];
-    /// The nearest binary16 codes, ties to even; a NaN stays one with the upper bits of its payload.
-    unsafe fn narrow(values: [f32; 8]) -> [u16; 8];
-}
-
-/// Conversion by integer arithmetic.
-pub(crate) struct Software;
-
-impl Half for Software {
-    #[inline(always)]
-    unsafe fn widen(codes: [u16; 8]) -> [f32; 8] {
-        codes.map(|code| minifloat::widen::<Binary16>(u32::from(code)))
-    }
-    #[inline(always)]
-    unsafe fn narrow(values: [f32; 8]) -> [u16; 8] {
-        values.map(|value| minifloat::narrow::<Binary16>(value) as u16)
-    }
-}
-
-/// Conversion by the F16C instructions of x86.
-#[cfg(target_arch = "x86_64")]
-pub(crate) struct F16c;
-
-#[cfg(target_arch = "x86_64")]
-impl Half for F16c {
-    #[inline(always)]
-    unsafe fn widen(codes: [u16; 8]) -> [f32; 8] {
-        use std::arch::x86_64::{__m128i, __m256, _mm256_cvtph_ps};
-        // SAFETY: the caller has F16C, and arrays and vectors of one size hold the same lanes.
-        unsafe {
-            let codes = std::mem::transmute::<[u16; 8], __m128i>(codes);
-            std::mem::transmute::<__m256, [f32; 8]>(_mm256_cvtph_ps(codes))
-        }
-    }
-    #[inline(always)]
-    unsafe fn narrow(values: [f32; 8]) -> [u16; 8] {
-        use std::arch::x86_64::{__m128i, __m256, _MM_FROUND_TO_NEAREST_INT, _mm256_cvtps_ph};
-        // SAFETY: as in `widen`.
-        unsafe {
-            let values = std::mem::transmute::<[f32; 8], __m256>(values);
-            std::mem::transmute::<__m128i, [u16; 8]>(_mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(values))
-        }
-    }
 }

@@ -1,7 +1,9 @@
-//! The loop over rows of elements, compiled once for each instruction set.
+//! The loops over elements, compiled once for each fold and instruction set.
 
+use crate::accumulator::{Accumulator, Block};
+use crate::binary16::Half;
 use crate::fold::Fold;
-use crate::isa::{Half, Isa, Task};
+use crate::isa::{Isa, Task};
 
 /// One input of a reduction.
 #[derive(Debug, Clone, Copy)]
@@ -21,16 +23,16 @@ pub(crate) struct Job<'a> {
     pub(crate) count: usize,
 }
 
-/// Combines the inputs of a job by `fold`, in rows of `N` elements and shorter ones for the rest.
+/// Combines the inputs of a job by `fold`.
 ///
 /// # Safety
 /// The processor has `job.isa`. `dst` is valid for writes and every input for reads of `count` elements, at any
 /// alignment; `dst` equals an input or overlaps none. There is at least one input.
 #[inline]
-pub(crate) unsafe fn run<F: Fold, const N: usize>(job: Job<'_>, fold: F) {
+pub(crate) unsafe fn run<F: Fold>(job: Job<'_>, fold: F) {
     // SAFETY: the same contract.
     unsafe {
-        job.isa.run(Rows::<F, N> {
+        job.isa.run(Reduction {
             fold,
             dst: job.dst,
             inputs: job.inputs,
@@ -39,93 +41,166 @@ pub(crate) unsafe fn run<F: Fold, const N: usize>(job: Job<'_>, fold: F) {
     }
 }
 
-struct Rows<'a, F, const N: usize> {
+struct Reduction<'a, F> {
     fold: F,
     dst: *mut u8,
     inputs: &'a [Input],
     count: usize,
 }
 
-impl<F: Fold, const N: usize> Task for Rows<'_, F, N> {
+impl<F: Fold> Task for Reduction<'_, F> {
     #[inline(always)]
     unsafe fn run<H: Half>(self) {
-        // SAFETY: the contract of the function `run`, where the task is made.
+        let group = size_of::<F::Elem<H>>() / size_of::<<F::Single as Fold>::Elem<H>>();
+        let (groups, rest) = (self.count / group, self.count % group);
+        // SAFETY: the contract of the function `run`, where the task is made; both parts lie within the buffers.
         unsafe {
-            // Known numbers of inputs have their inner loop unrolled.
-            match self.inputs {
-                &[a, b] => rows_of_lengths::<F, H, N>(self.fold, self.dst, &[a, b], self.count),
-                &[a, b, c] => rows_of_lengths::<F, H, N>(self.fold, self.dst, &[a, b, c], self.count),
-                inputs => rows_of_lengths::<F, H, N>(self.fold, self.dst, inputs, self.count),
+            Span::<F, H> {
+                fold: self.fold,
+                dst: self.dst.cast(),
+                skipped: 0,
+            }
+            .reduce(self.inputs, groups);
+            if rest > 0 {
+                let skipped = groups * size_of::<F::Elem<H>>();
+                let dst = self.dst.add(skipped).cast();
+                Span::<F::Single, H> {
+                    fold: self.fold.single(),
+                    dst,
+                    skipped,
+                }
+                .reduce(self.inputs, rest);
             }
         }
     }
 }
 
-/// # Safety
-/// That of [`run`], and the processor has the instructions of `H`.
-#[inline(always)]
-unsafe fn rows_of_lengths<F: Fold, H: Half, const N: usize>(
+/// A part of the destination, and the part of each input that belongs to it.
+struct Span<F: Fold, H: Half> {
     fold: F,
-    dst: *mut u8,
-    inputs: &[Input],
-    count: usize,
-) {
-    // SAFETY: the contract of this function; each call starts where the one before it has stopped.
-    unsafe {
-        let mut done = rows::<F, H, N>(fold, dst, inputs, 0, count);
-        if done < count {
-            done = rows::<F, H, 8>(fold, dst, inputs, done, count);
-            rows::<F, H, 1>(fold, dst, inputs, done, count);
-        }
-    }
+    dst: *mut F::Elem<H>,
+    /// Bytes of each input that come before the part.
+    skipped: usize,
 }
 
-/// Handles rows of `N` elements from element `start` on while they fit, and returns where it stopped.
-///
-/// # Safety
-/// That of [`run`], the processor has the instructions of `H`, and `start` is at most `count`.
-#[inline(always)]
-unsafe fn rows<F: Fold, H: Half, const N: usize>(
-    fold: F,
-    dst: *mut u8,
-    inputs: &[Input],
-    start: usize,
-    count: usize,
-) -> usize {
-    let dst = dst.cast::<F::Elem>();
-    let mut at = start;
-    while count - at >= N {
-        // SAFETY: elements `at..at + N` lie within the `count` elements that the caller vouches for, and the row
-        // is read from every input before it is written, so `dst` may be one of them.
+/// The part of an input that belongs to a span.
+struct Source<E> {
+    ptr: *const E,
+    pre: bool,
+}
+
+/// Every method wants the contract of [`run`] for the `count` elements that it is given, and a processor with the
+/// instructions of `H`. Where a source is the destination, each element is read before it is written.
+impl<F: Fold, H: Half> Span<F, H> {
+    #[inline(always)]
+    unsafe fn reduce(&self, inputs: &[Input], count: usize) {
+        // Where the destination is an input, a loop that names it twice vectorises, while one that is given two
+        // pointers would find them overlapping.
+        let own = |input: &Input| Source {
+            ptr: self.dst.cast_const(),
+            pre: input.pre,
+        };
+        // SAFETY: the contract of the methods.
         unsafe {
-            let mut acc = load::<F, H, N>(fold, inputs[0], at);
-            for input in &inputs[1..] {
-                let row = load::<F, H, N>(fold, *input, at);
-                for lane in 0..N {
-                    acc[lane] = fold.combine(acc[lane], row[lane]);
+            match inputs {
+                [a] if self.is_destination(a) => self.convert(own(a), count),
+                [a] => self.convert(self.source(a, 0), count),
+                [a, b] if self.is_destination(a) => self.pair(own(a), self.source(b, 0), count),
+                [a, b] if self.is_destination(b) => self.pair(own(b), self.source(a, 0), count),
+                [a, b] => self.pair(self.source(a, 0), self.source(b, 0), count),
+                [a, b, rest @ ..] => self.in_blocks(a, b, rest, count),
+                [] => {}
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn source(&self, input: &Input, start: usize) -> Source<F::Elem<H>> {
+        // SAFETY: the span and `start` lie within the input.
+        let ptr = unsafe { input.ptr.add(self.skipped).cast::<F::Elem<H>>().add(start) };
+        Source { ptr, pre: input.pre }
+    }
+
+    #[inline(always)]
+    fn is_destination(&self, input: &Input) -> bool {
+        input.ptr.wrapping_add(self.skipped) == self.dst.cast_const().cast()
+    }
+
+    #[inline(always)]
+    unsafe fn load(&self, source: &Source<F::Elem<H>>, index: usize) -> F::Acc<H> {
+        // SAFETY: the index is below the count.
+        unsafe {
+            self.fold
+                .load::<H>(source.ptr.add(index).read_unaligned(), source.pre)
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store(&self, index: usize, acc: F::Acc<H>) {
+        // SAFETY: the index is below the count.
+        unsafe { self.dst.add(index).write_unaligned(self.fold.finish::<H>(acc)) }
+    }
+
+    #[inline(always)]
+    unsafe fn convert(&self, a: Source<F::Elem<H>>, count: usize) {
+        for index in 0..count {
+            // SAFETY: the contract of the methods.
+            unsafe { self.store(index, self.load(&a, index)) }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn pair(&self, a: Source<F::Elem<H>>, b: Source<F::Elem<H>>, count: usize) {
+        for index in 0..count {
+            // SAFETY: the contract of the methods.
+            unsafe {
+                let acc = self.fold.combine::<H>(self.load(&a, index), self.load(&b, index));
+                self.store(index, acc);
+            }
+        }
+    }
+
+    /// Reads every input once, block by block, with the accumulators of a block in the cache: no loop has more
+    /// than two pointers into inputs, and the destination is written last. `rest` is not empty.
+    #[inline(always)]
+    unsafe fn in_blocks(&self, a: &Input, b: &Input, rest: &[Input], count: usize) {
+        let fold = self.fold;
+        let mut block = Block::new();
+        let block = block.as_mut_ptr::<F::Acc<H>>();
+        let (middle, last) = rest.split_at((rest.len() - 1) & !1);
+        let mut start = 0;
+        while start < count {
+            let length = F::Acc::<H>::IN_BLOCK.min(count - start);
+            // SAFETY: the contract of the methods; every index is below the capacity of the block, and each
+            // accumulator is put there by the first loop.
+            unsafe {
+                let (a, b) = (self.source(a, start), self.source(b, start));
+                for index in 0..length {
+                    fold.combine::<H>(self.load(&a, index), self.load(&b, index))
+                        .put(block, index);
+                }
+                for [a, b] in middle.as_chunks().0 {
+                    let (a, b) = (self.source(a, start), self.source(b, start));
+                    for index in 0..length {
+                        let acc = fold.combine::<H>(F::Acc::<H>::get(block, index), self.load(&a, index));
+                        fold.combine::<H>(acc, self.load(&b, index)).put(block, index);
+                    }
+                }
+                let a = self.source(&last[0], start);
+                if let Some(b) = last.get(1) {
+                    let b = self.source(b, start);
+                    for index in 0..length {
+                        let acc = fold.combine::<H>(F::Acc::<H>::get(block, index), self.load(&a, index));
+                        self.store(start + index, fold.combine::<H>(acc, self.load(&b, index)));
+                    }
+                } else {
+                    for index in 0..length {
+                        let acc = F::Acc::<H>::get(block, index);
+                        self.store(start + index, fold.combine::<H>(acc, self.load(&a, index)));
+                    }
                 }
             }
-            dst.add(at)
-                .cast::<[F::Elem; N]>()
-                .write_unaligned(fold.finish::<H, N>(acc));
+            start += length;
         }
-        at += N;
-    }
-    at
-}
-
-/// # Safety
-/// The input is valid for reads of the `N` elements from `at` on, and the processor has the instructions of `H`.
-#[inline(always)]
-unsafe fn load<F: Fold, H: Half, const N: usize>(fold: F, input: Input, at: usize) -> [F::Acc; N] {
-    // SAFETY: the contract of this function.
-    unsafe {
-        let row = input
-            .ptr
-            .cast::<F::Elem>()
-            .add(at)
-            .cast::<[F::Elem; N]>()
-            .read_unaligned();
-        fold.load::<H, N>(row, input.pre)
     }
 }

@@ -2,8 +2,12 @@
 //! widest vector unit of the machine.
 #![warn(missing_docs)]
 
+mod accumulator;
+mod binary16;
+mod copy;
 mod division;
 mod element;
+mod extreme;
 mod float;
 mod fold;
 mod fp8;
@@ -11,10 +15,12 @@ mod isa;
 mod kernel;
 mod mean;
 mod minifloat;
+mod real;
 mod reduce;
 mod types;
 mod wide;
 
+pub use copy::{copy, copy_streaming};
 pub use division::MAX_RANKS;
 pub use element::Element;
 pub use fp8::{F8E4M3, F8E5M2};

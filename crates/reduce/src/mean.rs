@@ -2,9 +2,11 @@
 
 use std::marker::PhantomData;
 
+use crate::accumulator::Accumulator;
+use crate::binary16::Half;
 use crate::division::{Divisor, Small, Total};
-use crate::fold::Fold;
-use crate::isa::{Half, Isa};
+use crate::fold::{Fold, one_by_one};
+use crate::isa::Isa;
 use crate::kernel::{Input, Job, run};
 use crate::reduce::{Factors, Unsupported, reduce_on};
 use crate::wide::{Wide, wide_type};
@@ -32,7 +34,7 @@ const INLINE_INPUTS: usize = 16;
 /// The mean of all `inputs`, element by element, into `dst`.
 ///
 /// Integers: the exact mean, truncated toward zero. Floats: the sum with both factors of [`avg_factors`], formed
-/// and rounded once as in [`reduce`](crate::reduce). Allocates only for more than 16 inputs.
+/// and rounded once as in [`reduce`](fn@crate::reduce). Allocates only for more than 16 inputs.
 ///
 /// # Errors
 /// Bool; nothing has been written then.
@@ -41,7 +43,7 @@ const INLINE_INPUTS: usize = 16;
 /// If `inputs` is empty or has more than [`MAX_RANKS`](crate::MAX_RANKS) entries.
 ///
 /// # Safety
-/// That of [`reduce`](crate::reduce): `dst` is valid for writes and each input for reads of `count` elements of
+/// That of [`reduce`](fn@crate::reduce): `dst` is valid for writes and each input for reads of `count` elements of
 /// `dtype`, and `dst` equals an input or overlaps none.
 pub unsafe fn mean(
     dtype: DataType,
@@ -92,14 +94,14 @@ pub(crate) unsafe fn mean_on(
     // SAFETY: the caller's contract is that of the kernels, and the divisor is the number of inputs.
     unsafe {
         match dtype {
-            DataType::Int8 => mean_of_small::<i8, 64>(job, n),
-            DataType::Int16 => mean_of_small::<i16, 32>(job, n),
-            DataType::Int32 => mean_of_small::<i32, 16>(job, n),
-            DataType::Uint8 => mean_of_small::<u8, 64>(job, n),
-            DataType::Uint16 => mean_of_small::<u16, 32>(job, n),
-            DataType::Uint32 => mean_of_small::<u32, 16>(job, n),
-            DataType::Int64 => run::<_, 8>(job, MeanOfI64(Divisor::new(n))),
-            DataType::Uint64 => run::<_, 8>(job, MeanOfU64(Divisor::new(n))),
+            DataType::Int8 => mean_of_small::<i8>(job, n),
+            DataType::Int16 => mean_of_small::<i16>(job, n),
+            DataType::Int32 => mean_of_small::<i32>(job, n),
+            DataType::Uint8 => mean_of_small::<u8>(job, n),
+            DataType::Uint16 => mean_of_small::<u16>(job, n),
+            DataType::Uint32 => mean_of_small::<u32>(job, n),
+            DataType::Int64 => run(job, MeanOfI64(Divisor::new(n))),
+            DataType::Uint64 => run(job, MeanOfU64(Divisor::new(n))),
             DataType::Float16
             | DataType::BFloat16
             | DataType::Float32
@@ -116,12 +118,12 @@ pub(crate) unsafe fn mean_on(
 
 /// # Safety
 /// That of [`run`], and `n` is the number of inputs.
-unsafe fn mean_of_small<T: Small, const N: usize>(job: Job<'_>, n: u64) {
+unsafe fn mean_of_small<T: Small>(job: Job<'_>, n: u64) {
     let divisor = Divisor::new(n);
     // SAFETY: the same contract.
     unsafe {
         if wide_type(T::DTYPE, n) == Some(Wide::Int32) {
-            run::<_, N>(
+            run(
                 job,
                 MeanOfSmall::<T, i32> {
                     divisor,
@@ -129,7 +131,7 @@ unsafe fn mean_of_small<T: Small, const N: usize>(job: Job<'_>, n: u64) {
                 },
             );
         } else {
-            run::<_, N>(
+            run(
                 job,
                 MeanOfSmall::<T, i64> {
                     divisor,
@@ -147,20 +149,21 @@ struct MeanOfSmall<T, A> {
     types: PhantomData<(T, A)>,
 }
 
-impl<T: Small, A: Total> Fold for MeanOfSmall<T, A> {
-    type Elem = T;
-    type Acc = A;
+impl<T: Small, A: Total + Accumulator> Fold for MeanOfSmall<T, A> {
+    type Elem<H: Half> = T;
+    type Acc<H: Half> = A;
+    one_by_one!();
     #[inline(always)]
-    unsafe fn load<H: Half, const N: usize>(self, row: [T; N], _pre: bool) -> [A; N] {
-        row.map(|value| A::of(value.widened()))
+    unsafe fn load<H: Half>(self, elem: T, _pre: bool) -> A {
+        A::of(elem.widened())
     }
     #[inline(always)]
-    fn combine(self, left: A, right: A) -> A {
+    unsafe fn combine<H: Half>(self, left: A, right: A) -> A {
         left.plus(right)
     }
     #[inline(always)]
-    unsafe fn finish<H: Half, const N: usize>(self, row: [A; N]) -> [T; N] {
-        row.map(|total| T::narrowed(total.over(self.divisor)))
+    unsafe fn finish<H: Half>(self, acc: A) -> T {
+        T::narrowed(acc.over(self.divisor))
     }
 }
 
@@ -188,22 +191,21 @@ fn floor_of_halves((upper, lower): Halves, divisor: Divisor) -> (i64, u64) {
 struct MeanOfI64(Divisor);
 
 impl Fold for MeanOfI64 {
-    type Elem = i64;
-    type Acc = Halves;
+    type Elem<H: Half> = i64;
+    type Acc<H: Half> = Halves;
+    one_by_one!();
     #[inline(always)]
-    unsafe fn load<H: Half, const N: usize>(self, row: [i64; N], _pre: bool) -> [Halves; N] {
-        row.map(|value| (value >> 32, value as u64 & LOWER))
+    unsafe fn load<H: Half>(self, elem: i64, _pre: bool) -> Halves {
+        (elem >> 32, elem as u64 & LOWER)
     }
     #[inline(always)]
-    fn combine(self, left: Halves, right: Halves) -> Halves {
+    unsafe fn combine<H: Half>(self, left: Halves, right: Halves) -> Halves {
         (left.0 + right.0, left.1 + right.1)
     }
     #[inline(always)]
-    unsafe fn finish<H: Half, const N: usize>(self, row: [Halves; N]) -> [i64; N] {
-        row.map(|halves| {
-            let (floor, rest) = floor_of_halves(halves, self.0);
-            floor + i64::from(floor < 0 && rest != 0)
-        })
+    unsafe fn finish<H: Half>(self, acc: Halves) -> i64 {
+        let (floor, rest) = floor_of_halves(acc, self.0);
+        floor + i64::from(floor < 0 && rest != 0)
     }
 }
 
@@ -211,18 +213,19 @@ impl Fold for MeanOfI64 {
 struct MeanOfU64(Divisor);
 
 impl Fold for MeanOfU64 {
-    type Elem = u64;
-    type Acc = Halves;
+    type Elem<H: Half> = u64;
+    type Acc<H: Half> = Halves;
+    one_by_one!();
     #[inline(always)]
-    unsafe fn load<H: Half, const N: usize>(self, row: [u64; N], _pre: bool) -> [Halves; N] {
-        row.map(|value| ((value >> 32) as i64, value & LOWER))
+    unsafe fn load<H: Half>(self, elem: u64, _pre: bool) -> Halves {
+        ((elem >> 32) as i64, elem & LOWER)
     }
     #[inline(always)]
-    fn combine(self, left: Halves, right: Halves) -> Halves {
+    unsafe fn combine<H: Half>(self, left: Halves, right: Halves) -> Halves {
         (left.0 + right.0, left.1 + right.1)
     }
     #[inline(always)]
-    unsafe fn finish<H: Half, const N: usize>(self, row: [Halves; N]) -> [u64; N] {
-        row.map(|halves| floor_of_halves(halves, self.0).0 as u64)
+    unsafe fn finish<H: Half>(self, acc: Halves) -> u64 {
+        floor_of_halves(acc, self.0).0 as u64
     }
 }

@@ -5,7 +5,7 @@
 //! bits.
 
 /// A sign, exponent and mantissa format that is narrower than `f32` in every part.
-pub(crate) trait Format {
+pub(crate) trait Layout {
     /// Bits of the mantissa.
     const MANTISSA: u32;
     /// Bias of the exponent.
@@ -24,13 +24,16 @@ pub(crate) trait Format {
 }
 
 /// IEEE 754 binary16: overflows to infinity.
+#[derive(Clone, Copy)]
 pub(crate) struct Binary16;
 /// OCP E4M3: no infinity, saturates.
+#[derive(Clone, Copy)]
 pub(crate) struct E4M3;
 /// OCP E5M2: has infinity as an input, saturates as a result.
+#[derive(Clone, Copy)]
 pub(crate) struct E5M2;
 
-impl Format for Binary16 {
+impl Layout for Binary16 {
     const MANTISSA: u32 = 10;
     const BIAS: u32 = 15;
     const WIDTH: u32 = 16;
@@ -40,7 +43,7 @@ impl Format for Binary16 {
     const CLAMP: u32 = 65536f32.to_bits();
 }
 
-impl Format for E4M3 {
+impl Layout for E4M3 {
     const MANTISSA: u32 = 3;
     const BIAS: u32 = 7;
     const WIDTH: u32 = 8;
@@ -50,7 +53,7 @@ impl Format for E4M3 {
     const CLAMP: u32 = 448f32.to_bits();
 }
 
-impl Format for E5M2 {
+impl Layout for E5M2 {
     const MANTISSA: u32 = 2;
     const BIAS: u32 = 15;
     const WIDTH: u32 = 8;
@@ -67,7 +70,7 @@ const fn power_of_two(exponent: i32) -> f32 {
 
 /// The value of the code `bits`, exactly; every NaN becomes the canonical one.
 #[inline(always)]
-pub(crate) fn widen<F: Format>(bits: u32) -> f32 {
+pub(crate) fn widen<F: Layout>(bits: u32) -> f32 {
     let sign_bit = 1 << (F::WIDTH - 1);
     let sign = (bits & sign_bit) << (32 - F::WIDTH);
     let magnitude = bits & (sign_bit - 1);
@@ -93,7 +96,7 @@ pub(crate) fn widen<F: Format>(bits: u32) -> f32 {
 
 /// The code nearest to `value`, ties to even; NaN becomes the canonical one.
 #[inline(always)]
-pub(crate) fn narrow<F: Format>(value: f32) -> u32 {
+pub(crate) fn narrow<F: Layout>(value: f32) -> u32 {
     let bits = value.to_bits();
     let sign = (bits >> (32 - F::WIDTH)) & (1 << (F::WIDTH - 1));
     let magnitude = bits & 0x7fff_ffff;

@@ -3,12 +3,14 @@
 use std::fmt;
 use std::ptr;
 
-use crate::float::{BF16, Extreme, F8, F16, F32, F64, Float, Floats, ScaledSum};
+use crate::accumulator::Accumulator;
+use crate::extreme::{Extreme, Order, OrderBF16, OrderE4M3, OrderE5M2, OrderF16, OrderF32, OrderF64};
+use crate::float::{BF16Pair, F16s, F32, F64, Floats, Format, ScaledSum, Small};
 use crate::fold::{Bools, Int, Ints, IntsTimes, Max, Min, Prod, Sum};
 use crate::isa::Isa;
 use crate::kernel::{Input, Job, run};
 use crate::minifloat::{E4M3, E5M2};
-use crate::{DataType, ReduceOp};
+use crate::{DataType, F8E4M3, F8E5M2, ReduceOp};
 
 /// Factors of a sum of floats: on chosen inputs, and on the result.
 ///
@@ -47,18 +49,18 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
-/// `$go!(type, lanes)` for the integer type of `$dtype`.
+/// `$go!(type)` for the integer type of `$dtype`.
 macro_rules! for_int {
     ($dtype:expr, $go:ident, else $other:expr) => {
         match $dtype {
-            DataType::Int8 => $go!(i8, 64),
-            DataType::Int16 => $go!(i16, 32),
-            DataType::Int32 => $go!(i32, 32),
-            DataType::Int64 => $go!(i64, 16),
-            DataType::Uint8 => $go!(u8, 64),
-            DataType::Uint16 => $go!(u16, 32),
-            DataType::Uint32 => $go!(u32, 32),
-            DataType::Uint64 => $go!(u64, 16),
+            DataType::Int8 => $go!(i8),
+            DataType::Int16 => $go!(i16),
+            DataType::Int32 => $go!(i32),
+            DataType::Int64 => $go!(i64),
+            DataType::Uint8 => $go!(u8),
+            DataType::Uint16 => $go!(u16),
+            DataType::Uint32 => $go!(u32),
+            DataType::Uint64 => $go!(u64),
             DataType::Float16
             | DataType::BFloat16
             | DataType::Float32
@@ -70,16 +72,16 @@ macro_rules! for_int {
     };
 }
 
-/// `$go!(format, lanes)` for the floating-point format of `$dtype`.
+/// `$go!(format, order)` for the floating-point type of `$dtype`.
 macro_rules! for_float {
     ($dtype:expr, $go:ident, else $other:expr) => {
         match $dtype {
-            DataType::Float16 => $go!(F16, 32),
-            DataType::BFloat16 => $go!(BF16, 32),
-            DataType::Float32 => $go!(F32, 32),
-            DataType::Float64 => $go!(F64, 16),
-            DataType::Float8E4M3 => $go!(F8<E4M3>, 32),
-            DataType::Float8E5M2 => $go!(F8<E5M2>, 32),
+            DataType::Float16 => $go!(F16s, OrderF16),
+            DataType::BFloat16 => $go!(BF16Pair, OrderBF16),
+            DataType::Float32 => $go!(F32, OrderF32),
+            DataType::Float64 => $go!(F64, OrderF64),
+            DataType::Float8E4M3 => $go!(Small<E4M3>, OrderE4M3),
+            DataType::Float8E5M2 => $go!(Small<E5M2>, OrderE5M2),
             DataType::Int8
             | DataType::Int16
             | DataType::Int32
@@ -108,7 +110,7 @@ macro_rules! for_float {
 /// instruction set and whatever the alignment, and the same for `[a, b]` as for `[b, a]`. Nothing is allocated.
 ///
 /// # Errors
-/// [`ReduceOp::Avg`], which needs the number of ranks: see [`mean`](crate::mean), [`avg_factors`](crate::avg_factors)
+/// [`ReduceOp::Avg`], which needs the number of ranks: see [`mean`](fn@crate::mean), [`avg_factors`](crate::avg_factors)
 /// and [`Wide`](crate::Wide). Nothing has been written then.
 ///
 /// # Panics
@@ -160,16 +162,16 @@ pub(crate) unsafe fn reduce_on(
         count,
     };
     macro_rules! ints {
-        ($type:ty, $lanes:literal) => {
-            reduce_ints::<$type, $lanes>(job, op)
+        ($type:ty) => {
+            reduce_ints::<$type>(job, op)
         };
     }
     macro_rules! floats {
-        ($format:ty, $lanes:literal) => {
+        ($format:ty, $order:ty) => {
             if scaled {
-                Some(run::<_, $lanes>(job, ScaledSum::<$format>::new(factors)))
+                Some(run(job, ScaledSum::<$format>::new(factors)))
             } else {
-                reduce_floats::<$format, $lanes>(job, op)
+                reduce_floats::<$format, $order>(job, op)
             }
         };
     }
@@ -185,14 +187,14 @@ pub(crate) unsafe fn reduce_on(
 ///
 /// # Safety
 /// That of [`run`].
-unsafe fn reduce_ints<T: Int, const N: usize>(job: Job<'_>, op: ReduceOp) -> Option<()> {
+unsafe fn reduce_ints<T: Int + Accumulator>(job: Job<'_>, op: ReduceOp) -> Option<()> {
     // SAFETY: the same contract.
     unsafe {
         match op {
-            ReduceOp::Sum => run::<_, N>(job, Ints::<T, Sum>::NEW),
-            ReduceOp::Prod => run::<_, N>(job, Ints::<T, Prod>::NEW),
-            ReduceOp::Max => run::<_, N>(job, Ints::<T, Max>::NEW),
-            ReduceOp::Min => run::<_, N>(job, Ints::<T, Min>::NEW),
+            ReduceOp::Sum => run(job, Ints::<T, Sum>::NEW),
+            ReduceOp::Prod => run(job, Ints::<T, Prod>::NEW),
+            ReduceOp::Max => run(job, Ints::<T, Max>::NEW),
+            ReduceOp::Min => run(job, Ints::<T, Min>::NEW),
             ReduceOp::Avg => return None,
         }
     }
@@ -201,14 +203,14 @@ unsafe fn reduce_ints<T: Int, const N: usize>(job: Job<'_>, op: ReduceOp) -> Opt
 
 /// # Safety
 /// That of [`run`].
-unsafe fn reduce_floats<F: Float, const N: usize>(job: Job<'_>, op: ReduceOp) -> Option<()> {
+unsafe fn reduce_floats<F: Format, E: Order>(job: Job<'_>, op: ReduceOp) -> Option<()> {
     // SAFETY: the same contract.
     unsafe {
         match op {
-            ReduceOp::Sum => run::<_, N>(job, Floats::<F, Sum>::NEW),
-            ReduceOp::Prod => run::<_, N>(job, Floats::<F, Prod>::NEW),
-            ReduceOp::Max => run::<_, N>(job, Extreme::<F, false>::NEW),
-            ReduceOp::Min => run::<_, N>(job, Extreme::<F, true>::NEW),
+            ReduceOp::Sum => run(job, Floats::<F, Sum>::NEW),
+            ReduceOp::Prod => run(job, Floats::<F, Prod>::NEW),
+            ReduceOp::Max => run(job, Extreme::<E, false>::NEW),
+            ReduceOp::Min => run(job, Extreme::<E, true>::NEW),
             ReduceOp::Avg => return None,
         }
     }
@@ -221,8 +223,8 @@ unsafe fn reduce_bools(job: Job<'_>, op: ReduceOp) -> Option<()> {
     // SAFETY: the same contract.
     unsafe {
         match op {
-            ReduceOp::Sum | ReduceOp::Max => run::<_, 64>(job, Bools::<Max>::NEW),
-            ReduceOp::Prod | ReduceOp::Min => run::<_, 64>(job, Bools::<Min>::NEW),
+            ReduceOp::Sum | ReduceOp::Max => run(job, Bools::<Max>::NEW),
+            ReduceOp::Prod | ReduceOp::Min => run(job, Bools::<Min>::NEW),
             ReduceOp::Avg => return None,
         }
     }
@@ -268,8 +270,8 @@ pub(crate) unsafe fn scale_on(
         count,
     };
     macro_rules! floats {
-        ($format:ty, $lanes:literal) => {
-            run::<_, $lanes>(
+        ($format:ty, $order:ty) => {
+            run(
                 job,
                 ScaledSum::<$format>::new(Factors {
                     pre: factor,
@@ -328,20 +330,38 @@ pub(crate) unsafe fn premul_on(
         count,
     };
     macro_rules! ints {
-        ($type:ty, $lanes:literal) => {
-            run::<_, $lanes>(job, IntsTimes(<$type as Int>::from_low_bits(scalar_bits)))
+        ($type:ty) => {
+            run(job, IntsTimes(<$type as Int>::from_low_bits(scalar_bits)))
         };
     }
-    macro_rules! floats {
-        ($format:ty, $lanes:literal) => {
-            run::<_, $lanes>(job, ScaledSum::<$format>::by_code(scalar_bits))
-        };
+    // SAFETY: the caller's contract is that of the kernels and of `scale`.
+    unsafe {
+        for_int!(dtype, ints, else match float_value(dtype, scalar_bits) {
+            Some(factor) => return scale_on(isa, dtype, dst, src, factor, count),
+            None => return Err(Unsupported { operation: "premul", dtype }),
+        });
     }
-    let refused = Err(Unsupported {
-        operation: "premul",
-        dtype,
-    });
-    // SAFETY: the caller's contract is that of the kernels.
-    unsafe { for_int!(dtype, ints, else for_float!(dtype, floats, else return refused)) };
     Ok(())
+}
+
+/// The value of a code that is the lowest bytes of `bits`; none if `dtype` is not floating-point.
+fn float_value(dtype: DataType, bits: u64) -> Option<f64> {
+    // Truncation takes the lowest bytes.
+    match dtype {
+        DataType::Float64 => Some(f64::from_bits(bits)),
+        DataType::Float32 => Some(f32::from_bits(bits as u32).into()),
+        DataType::Float16 => Some(half::f16::from_bits(bits as u16).into()),
+        DataType::BFloat16 => Some(half::bf16::from_bits(bits as u16).into()),
+        DataType::Float8E4M3 => Some(F8E4M3::from_bits(bits as u8).to_f32().into()),
+        DataType::Float8E5M2 => Some(F8E5M2::from_bits(bits as u8).to_f32().into()),
+        DataType::Int8
+        | DataType::Int16
+        | DataType::Int32
+        | DataType::Int64
+        | DataType::Uint8
+        | DataType::Uint16
+        | DataType::Uint32
+        | DataType::Uint64
+        | DataType::Bool => None,
+    }
 }

@@ -2,8 +2,9 @@
 
 use std::marker::PhantomData;
 
+use crate::binary16::Half;
 use crate::division::{Divisor, MAX_RANKS, Small, Total};
-use crate::isa::{Half, Isa, Task};
+use crate::isa::{Isa, Task};
 use crate::reduce::Unsupported;
 use crate::{DataType, ReduceOp};
 
