@@ -5,15 +5,18 @@
 //! bounds of its buffer. What no order can finish is a deadlock, and the error says who waits for whom.
 
 mod local;
+mod meetings;
 mod memory;
 mod reference;
+#[cfg(test)]
+mod tests;
 mod vendor;
 
 pub(crate) use memory::Memory;
 pub(crate) use reference::{Value, combine, decode, encode};
 
 use super::{Action, Schedule};
-use std::collections::{HashMap, VecDeque};
+use meetings::{Channel, Meetings, message};
 use std::fmt::Write;
 
 /// In which order steps run.
@@ -42,51 +45,24 @@ pub(crate) fn simulate(
     for (schedule, memory) in schedules.iter().zip(memories.iter_mut()) {
         memory.reserve_scratch(schedule.scratch_bytes);
     }
-    let mut run = Run::new(schedules, memories, islands, order)?;
+    let mut run = Run {
+        schedules,
+        memories,
+        islands,
+        order,
+        meet: Meetings::find(schedules, islands)?,
+        waits: schedules.iter().map(|s| s.wait_counts.clone()).collect(),
+        left: schedules.iter().map(|s| s.actions.len()).sum(),
+        events: Vec::new(),
+        random: match order {
+            Order::Program => 0,
+            Order::Rendezvous(seed) | Order::Buffered(seed) => seed,
+        },
+    };
     match order {
         Order::Program => run.in_program_order(),
         Order::Rendezvous(_) | Order::Buffered(_) => run.in_any_order(),
     }
-}
-
-/// The messages from one rank to another.
-#[derive(Default)]
-struct Channel {
-    ends: (usize, usize),
-    sends: End,
-    recvs: End,
-    /// Content of messages that were sent and not received, where sends end at once.
-    under_way: VecDeque<Vec<u8>>,
-    moved: usize,
-}
-
-/// One end of a channel.
-#[derive(Default)]
-struct End {
-    /// The steps, in the order in which they are posted.
-    steps: Vec<u32>,
-    ready: Vec<bool>,
-    posted: usize,
-}
-
-impl End {
-    /// Notes that message `index` may be posted, and returns the messages that are posted by that.
-    fn may_post(&mut self, index: usize) -> std::ops::Range<usize> {
-        self.ready[index] = true;
-        let first = self.posted;
-        while self.ready.get(self.posted) == Some(&true) {
-            self.posted += 1;
-        }
-        first..self.posted
-    }
-}
-
-/// The vendor steps of a rank.
-#[derive(Default)]
-struct VendorSteps {
-    steps: Vec<u32>,
-    ready: Vec<bool>,
-    done: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -104,117 +80,15 @@ struct Run<'a> {
     memories: &'a mut [Memory],
     islands: &'a [Vec<u32>],
     order: Order,
+    meet: Meetings,
     waits: Vec<Vec<u32>>,
     /// Steps not done yet.
     left: usize,
-    channels: Vec<Channel>,
-    /// Of each step: its channel or island, and its place among the steps there.
-    places: Vec<Vec<(usize, usize)>>,
-    vendor: Vec<VendorSteps>,
     events: Vec<Event>,
     random: u64,
 }
 
-impl<'a> Run<'a> {
-    fn new(
-        schedules: &'a [Schedule],
-        memories: &'a mut [Memory],
-        islands: &'a [Vec<u32>],
-        order: Order,
-    ) -> Result<Self, String> {
-        let mut channels: Vec<Channel> = Vec::new();
-        let mut by_ends = HashMap::new();
-        let mut vendor: Vec<VendorSteps> = schedules.iter().map(|_| VendorSteps::default()).collect();
-        let mut places = Vec::new();
-        for (rank, schedule) in schedules.iter().enumerate() {
-            let mut of_rank = Vec::with_capacity(schedule.actions.len());
-            for (step, action) in (0u32..).zip(&schedule.actions) {
-                let (ends, sends) = match action {
-                    Action::Send { peer, .. } => ((rank, *peer as usize), true),
-                    Action::Recv { peer, .. } => ((*peer as usize, rank), false),
-                    Action::Vendor { .. } => {
-                        let island = islands.iter().position(|i| i.iter().any(|r| *r as usize == rank));
-                        let island = island.ok_or_else(|| format!("rank {rank} is in no island"))?;
-                        of_rank.push((island, vendor[rank].steps.len()));
-                        vendor[rank].steps.push(step);
-                        vendor[rank].ready.push(false);
-                        continue;
-                    }
-                    _ => {
-                        of_rank.push((0, 0));
-                        continue;
-                    }
-                };
-                let channel = *by_ends.entry(ends).or_insert_with(|| {
-                    channels.push(Channel {
-                        ends,
-                        ..Channel::default()
-                    });
-                    channels.len() - 1
-                });
-                let end = if sends {
-                    &mut channels[channel].sends
-                } else {
-                    &mut channels[channel].recvs
-                };
-                of_rank.push((channel, end.steps.len()));
-                end.steps.push(step);
-                end.ready.push(false);
-            }
-            places.push(of_rank);
-        }
-        let random = match order {
-            Order::Program => 0,
-            Order::Rendezvous(seed) | Order::Buffered(seed) => seed,
-        };
-        let run = Run {
-            schedules,
-            memories,
-            islands,
-            order,
-            waits: schedules.iter().map(|s| s.wait_counts.clone()).collect(),
-            left: schedules.iter().map(|s| s.actions.len()).sum::<usize>(),
-            channels,
-            places,
-            vendor,
-            events: Vec::new(),
-            random,
-        };
-        run.check_messages()?;
-        Ok(run)
-    }
-
-    /// Both ends of every channel must agree on number, order and size of its messages.
-    fn check_messages(&self) -> Result<(), String> {
-        for channel in &self.channels {
-            let (from, to) = channel.ends;
-            let (sends, recvs) = (&channel.sends.steps, &channel.recvs.steps);
-            if from == to || from.max(to) >= self.schedules.len() {
-                return Err(format!(
-                    "rank {from} sends to rank {to} of {}",
-                    self.schedules.len()
-                ));
-            }
-            if sends.len() != recvs.len() {
-                return Err(format!(
-                    "rank {from} sends {} messages to rank {to}, which receives {}",
-                    sends.len(),
-                    recvs.len()
-                ));
-            }
-            for (i, (send, recv)) in sends.iter().zip(recvs).enumerate() {
-                let (sent, received) = (self.message(from, *send).1, self.message(to, *recv).1);
-                if sent != received {
-                    return Err(format!(
-                        "message {i} from rank {from} to rank {to}: step {send} sends {sent} bytes, step {recv} \
-                         receives {received}"
-                    ));
-                }
-            }
-        }
-        Ok(())
-    }
-
+impl Run<'_> {
     fn in_any_order(&mut self) -> Result<(), String> {
         for rank in 0..self.schedules.len() {
             for step in 0..self.waits[rank].len() {
@@ -268,17 +142,17 @@ impl<'a> Run<'a> {
 
     /// Runs one step if it need not wait for another rank.
     fn run_in_order(&mut self, rank: usize, step: usize) -> Result<bool, String> {
-        let (place, index) = self.places[rank][step];
+        let (place, index) = self.meet.places[rank][step];
         match self.schedules[rank].actions[step] {
             Action::Send { src, bytes, .. } => {
                 let content = self.memories[rank]
                     .read(src, bytes)
                     .map_err(at(rank, step))?
                     .to_vec();
-                self.channels[place].under_way.push_back(content);
+                self.meet.channels[place].under_way.push_back(content);
             }
             Action::Recv { dst, bytes, .. } => {
-                let Some(content) = self.channels[place].under_way.pop_front() else {
+                let Some(content) = self.meet.channels[place].under_way.pop_front() else {
                     return Ok(false);
                 };
                 self.memories[rank]
@@ -288,7 +162,7 @@ impl<'a> Run<'a> {
             }
             Action::Vendor { .. } => {
                 // The rank that comes last runs the step for all; the others find it done.
-                let vendor = &mut self.vendor[rank];
+                let vendor = &mut self.meet.vendor[rank];
                 if vendor.done > index {
                     return Ok(true);
                 }
@@ -298,7 +172,7 @@ impl<'a> Run<'a> {
                 }
                 self.run_vendor(place, index)?;
                 for member in &self.islands[place] {
-                    self.vendor[*member as usize].done += 1;
+                    self.meet.vendor[*member as usize].done += 1;
                 }
             }
             ref action => {
@@ -310,40 +184,40 @@ impl<'a> Run<'a> {
     }
 
     fn start(&mut self, rank: usize, step: u32) -> Result<(), String> {
-        let (place, index) = self.places[rank][step as usize];
+        let (place, index) = self.meet.places[rank][step as usize];
         match &self.schedules[rank].actions[step as usize] {
             Action::Send { .. } => {
-                for i in self.channels[place].sends.may_post(index) {
-                    let posted = self.channels[place].sends.steps[i];
+                for i in self.meet.channels[place].sends.may_post(index) {
+                    let posted = self.meet.channels[place].sends.steps[i];
                     if matches!(self.order, Order::Buffered(_)) {
-                        let (src, bytes) = self.message(rank, posted);
+                        let (src, bytes) = message(&self.schedules[rank], posted);
                         let content = self.memories[rank]
                             .read(src, bytes)
                             .map_err(at(rank, posted as usize))?;
-                        self.channels[place].under_way.push_back(content.to_vec());
+                        self.meet.channels[place].under_way.push_back(content.to_vec());
                         self.complete(rank, posted);
                     }
-                    if i < self.channels[place].recvs.posted {
+                    if i < self.meet.channels[place].recvs.posted {
                         self.events.push(Event::Move { channel: place });
                     }
                 }
             }
             Action::Recv { .. } => {
-                for i in self.channels[place].recvs.may_post(index) {
-                    let posted = self.channels[place].recvs.steps[i];
-                    let (dst, bytes) = self.message(rank, posted);
+                for i in self.meet.channels[place].recvs.may_post(index) {
+                    let posted = self.meet.channels[place].recvs.steps[i];
+                    let (dst, bytes) = message(&self.schedules[rank], posted);
                     self.memories[rank]
                         .write(dst, bytes)
                         .map_err(at(rank, posted as usize))?
                         .fill(0xEE);
-                    if i < self.channels[place].sends.posted {
+                    if i < self.meet.channels[place].sends.posted {
                         self.events.push(Event::Move { channel: place });
                     }
                 }
             }
             Action::Vendor { .. } => {
-                self.vendor[rank].ready[index] = true;
-                let next = self.vendor[rank].done;
+                self.meet.vendor[rank].ready[index] = true;
+                let next = self.meet.vendor[rank].done;
                 if index == next && self.island_is_ready(place, next) {
                     self.events.push(Event::Vendor { island: place });
                 }
@@ -359,12 +233,13 @@ impl<'a> Run<'a> {
 
     fn transfer(&mut self, channel: usize) -> Result<(), String> {
         let Channel {
-            ends: (from, to),
+            from,
+            to,
             sends,
             recvs,
             under_way,
             moved,
-        } = &mut self.channels[channel];
+        } = &mut self.meet.channels[channel];
         let (from, to) = (*from, *to);
         let (send, recv) = (sends.steps[*moved], recvs.steps[*moved]);
         *moved += 1;
@@ -373,14 +248,14 @@ impl<'a> Run<'a> {
         let content = match buffered {
             Some(content) => content,
             None => {
-                let (src, bytes) = self.message(from, send);
+                let (src, bytes) = message(&self.schedules[from], send);
                 self.memories[from]
                     .read(src, bytes)
                     .map_err(at(from, send as usize))?
                     .to_vec()
             }
         };
-        let (dst, bytes) = self.message(to, recv);
+        let (dst, bytes) = message(&self.schedules[to], recv);
         self.memories[to]
             .write(dst, bytes)
             .map_err(at(to, recv as usize))?
@@ -394,14 +269,14 @@ impl<'a> Run<'a> {
 
     fn vendor(&mut self, island: usize) -> Result<(), String> {
         let members = &self.islands[island];
-        let index = self.vendor[members[0] as usize].done;
+        let index = self.meet.vendor[members[0] as usize].done;
         self.run_vendor(island, index)?;
         for member in members {
-            self.vendor[*member as usize].done += 1;
+            self.meet.vendor[*member as usize].done += 1;
         }
         for member in members {
             let rank = *member as usize;
-            self.complete(rank, self.vendor[rank].steps[index]);
+            self.complete(rank, self.meet.vendor[rank].steps[index]);
         }
         // The next step may have been reached while this one was running.
         if self.island_is_ready(island, index + 1) {
@@ -413,14 +288,14 @@ impl<'a> Run<'a> {
     fn island_is_ready(&self, island: usize, index: usize) -> bool {
         self.islands[island]
             .iter()
-            .all(|r| self.vendor[*r as usize].ready.get(index) == Some(&true))
+            .all(|r| self.meet.vendor[*r as usize].ready.get(index) == Some(&true))
     }
 
     fn run_vendor(&mut self, island: usize, index: usize) -> Result<(), String> {
         let members = &self.islands[island];
         let groups = members.iter().map(|rank| {
             let schedule = &self.schedules[*rank as usize];
-            let step = self.vendor[*rank as usize].steps[index];
+            let step = self.meet.vendor[*rank as usize].steps[index];
             match schedule.actions[step as usize] {
                 Action::Vendor { first, len } => schedule.calls_of(first, len),
                 _ => unreachable!("a list of vendor steps"),
@@ -443,14 +318,6 @@ impl<'a> Run<'a> {
         }
         // Never zero again: the step is done.
         self.waits[rank][step as usize] = u32::MAX;
-    }
-
-    fn message(&self, rank: usize, step: u32) -> (super::Loc, u64) {
-        match self.schedules[rank].actions[step as usize] {
-            Action::Send { src, bytes, .. } => (src, bytes),
-            Action::Recv { dst, bytes, .. } => (dst, bytes),
-            _ => unreachable!("channels hold messages only"),
-        }
     }
 
     /// Says for each rank what it waits for.

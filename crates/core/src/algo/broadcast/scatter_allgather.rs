@@ -21,6 +21,7 @@ pub(crate) fn scatter_allgather(
     let (member, node) = group.from(root);
     let chunk = tuning.chunk_for(bytes);
     let blocks = Blocks::even(1, bytes, p);
+    let pieces = blocks.rounds(chunk);
     let from = if node == 0 { src } else { dst };
     let subtree = |node: usize| blocks.range(node, node + tree::size(node, p));
     if node != 0 {
@@ -42,7 +43,7 @@ pub(crate) fn scatter_allgather(
         let (given, taken) = ((node + p - step) % p, (node + 2 * p - step - 1) % p);
         let next_has_it = scattered((node + 1) % p, given);
         let have_it = scattered(node, taken);
-        for i in 0..blocks.rounds(chunk) {
+        for i in 0..pieces {
             if !next_has_it {
                 let out = blocks[given].piece(i, chunk);
                 b.send(group.next(), from.plus(out.offset), out.bytes);

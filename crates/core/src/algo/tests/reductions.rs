@@ -136,7 +136,7 @@ fn check_reduce_scatter(name: &str, algorithm: ReduceScatter) {
             let lengths: Vec<u64> = (0..p)
                 .map(|_| {
                     if uneven {
-                        random.next() % (count + 1)
+                        random.next() % (2 * count / p as u64 + 2)
                     } else {
                         count / p as u64
                     }

@@ -223,13 +223,17 @@ impl Values {
     pub(super) fn input(&self, rank: usize, count: u64) -> Vec<u8> {
         use crate::schedule::simulate::Value;
         let mut random = Random((rank as u64) << 32 ^ 0x5eed);
+        if self.dtype.is_integer() {
+            let mut bytes: Vec<u8> = Vec::new();
+            let length = count as usize * self.dtype.size();
+            (0..length.div_ceil(8)).for_each(|_| bytes.extend(random.next().to_le_bytes()));
+            bytes.truncate(length);
+            return bytes;
+        }
         let element = |_| {
             let bits = random.next();
             if self.dtype == DataType::Bool {
                 return vec![u8::from(bits.is_multiple_of(5)) * 3];
-            }
-            if self.dtype.is_integer() {
-                return bits.to_le_bytes()[..self.dtype.size()].to_vec();
             }
             let value = match self.op {
                 ReduceOp::Prod => [1.0, -1.0, 2.0, -2.0][(bits % 4) as usize],
