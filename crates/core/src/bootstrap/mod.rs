@@ -41,7 +41,7 @@ mod session;
 mod settings;
 mod tree;
 mod unique_id;
-mod wire;
+pub(crate) mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -52,6 +52,6 @@ pub(crate) use control::ControlPlane;
 pub(crate) use host_identity::HostIdentity;
 pub(crate) use join::JoinParams;
 pub(crate) use record::MemberRecord;
-pub(crate) use rendezvous::{Reach, create_unique_id};
+pub(crate) use rendezvous::{Reach, create_unique_id, own_addresses};
 pub(crate) use report::{CallRecord, Failure, LateReport, StatusReport};
 pub(crate) use settings::Settings;

@@ -177,19 +177,6 @@ impl Builder {
         self.push(action, &reads, &[(dst, bytes)]);
     }
 
-    /// `dst = src · factor` for floats.
-    pub(crate) fn scale(&mut self, dtype: DataType, dst: Loc, src: Loc, count: u64, factor: f64) {
-        let bytes = count * dtype.size() as u64;
-        let action = Action::Scale {
-            dtype,
-            dst,
-            src,
-            count,
-            factor_bits: factor.to_bits(),
-        };
-        self.push(action, &[(src, bytes)], &[(dst, bytes)]);
-    }
-
     /// `dst = src · scalar`, the scalar given as bits of the element type.
     pub(crate) fn premul(&mut self, dtype: DataType, dst: Loc, src: Loc, count: u64, scalar_bits: u64) {
         let bytes = count * dtype.size() as u64;

@@ -87,14 +87,6 @@ pub(crate) enum Action {
         count: u64,
         post: bool,
     },
-    /// `dst = src · factor` for floats; the factor's bits are those of an f64.
-    Scale {
-        dtype: DataType,
-        dst: Loc,
-        src: Loc,
-        count: u64,
-        factor_bits: u64,
-    },
     /// `dst = src · scalar`; the scalar's bits are those of the element type.
     Premul {
         dtype: DataType,

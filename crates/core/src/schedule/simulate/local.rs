@@ -46,27 +46,6 @@ pub(super) fn run(action: &Action, schedule: &Schedule, memory: &mut Memory) -> 
             // SAFETY: target and inputs have `bytes` bytes, and the inputs are copies that overlap nothing.
             done(unsafe { kernels::reduce(dtype, op, target.as_mut_ptr(), &inputs, count as usize, factors) })
         }
-        Action::Scale {
-            dtype,
-            dst,
-            src,
-            count,
-            factor_bits,
-        } => {
-            let bytes = count * dtype.size() as u64;
-            let content = memory.read(src, bytes)?.to_vec();
-            let (target, factor) = (memory.write(dst, bytes)?, f64::from_bits(factor_bits));
-            // SAFETY: both have `bytes` bytes, and the input is a copy.
-            done(unsafe {
-                kernels::scale(
-                    dtype,
-                    target.as_mut_ptr(),
-                    content.as_ptr(),
-                    factor,
-                    count as usize,
-                )
-            })
-        }
         Action::Premul {
             dtype,
             dst,

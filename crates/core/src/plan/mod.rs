@@ -1,0 +1,46 @@
+//! The planner: from a request and the agreed world to a schedule. A pure function, the same on every rank.
+
+mod build;
+mod choose;
+mod hierarchical;
+mod lower;
+mod world;
+
+pub(crate) use choose::{Algorithm, Choice, offers};
+pub(crate) use lower::Mode;
+pub(crate) use world::{LinkCost, Rule, Settings, World};
+
+use crate::call::Request;
+use crate::schedule::{InPlace, Schedule};
+use choose::choose;
+
+/// Counts and displacements of a V collective in elements, by rank.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Vector {
+    pub(crate) send_counts: Vec<u64>,
+    pub(crate) send_displs: Vec<u64>,
+    pub(crate) recv_counts: Vec<u64>,
+    pub(crate) recv_displs: Vec<u64>,
+}
+
+/// The steps of one rank, and how they were chosen.
+#[derive(Debug, Clone)]
+pub(crate) struct Plan {
+    pub(crate) schedule: Schedule,
+    pub(crate) choice: Choice,
+}
+
+/// Plans `request` for `rank`; `in_place` changes local copies and the order of steps only.
+///
+/// The error says why nothing can serve the request; it is the same on all ranks.
+pub(crate) fn plan(
+    world: &World,
+    rank: u32,
+    request: &Request,
+    vector: Option<&Vector>,
+    in_place: Option<InPlace>,
+) -> Result<Plan, String> {
+    let choice = choose(world, request)?;
+    let schedule = build::build(world, rank, request, vector, in_place, choice.algorithm);
+    Ok(Plan { schedule, choice })
+}
