@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// that may overtake the goodbye.
 const DISCARDS: usize = 16;
 
+/// Longest sleep in which nobody looks whether the process is shutting down.
+const NAP: Duration = Duration::from_millis(50);
+
 impl Worker {
     /// Ends a channel at once: what waits completes with ABORTED, and the peer notices.
     pub(crate) fn channel_abort(&mut self, handle: u64) -> Result<()> {
@@ -116,10 +119,10 @@ impl Worker {
                 return true;
             }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            if left.is_zero() || self.host.aborting() {
                 return false;
             }
-            self.events.sleep(left);
+            self.events.sleep(left.min(NAP));
         }
     }
 

@@ -208,6 +208,11 @@ impl Handshake {
         }
     }
 
+    /// Accepting end: whether the other end asked for this worker, which takes more than a guess.
+    pub(crate) fn greeted(&self) -> bool {
+        self.purpose.is_some()
+    }
+
     /// Why it failed, once the output is out.
     pub(crate) fn refused(&self) -> Option<Refusal> {
         match self.step {
@@ -381,3 +386,6 @@ impl fmt::Debug for Handshake {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,8 +11,10 @@ use rustix::fd::{AsFd, OwnedFd};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// Most connections that have not proved themselves; a new one pushes out the oldest.
-const MAX_UNPROVEN: usize = 128;
+/// Most connections that have not even asked for this worker; a new one pushes out the oldest.
+const MAX_SILENT: usize = 128;
+/// Most that have, but have not proved themselves; likewise.
+const MAX_GREETED: usize = 1024;
 /// How long a connection may take to prove itself. A rank answers only while it polls, so this is not short.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Most connections that proved themselves and wait for `accept`.
@@ -75,6 +77,23 @@ impl Door {
             .filter_map(|index| self.strangers.get(index));
         let patience = strangers.map(|stranger| stranger.deadline).min();
         self.closed_until.into_iter().chain(patience).min()
+    }
+
+    /// The oldest of those who asked for this worker, or of those who did not, if there are `most` of them.
+    fn oldest_beyond(&self, greeted: bool, most: usize) -> Option<u32> {
+        let (mut count, mut oldest) = (0, None);
+        for index in self.strangers.indices() {
+            let Some(stranger) = self.strangers.get(index) else {
+                continue;
+            };
+            if stranger.handshake.greeted() == greeted {
+                count += 1;
+                if oldest.is_none_or(|(deadline, _)| stranger.deadline < deadline) {
+                    oldest = Some((stranger.deadline, index));
+                }
+            }
+        }
+        oldest.filter(|_| count >= most).map(|(_, index)| index)
     }
 
     /// Takes the connection of a channel that is being opened, if it is here already.
@@ -145,7 +164,7 @@ impl Worker {
                     Incoming::Exhausted(errno) => {
                         self.door.closed_until = Some(now + PAUSE);
                         let error = std::io::Error::from(errno);
-                        self.log.line(
+                        self.host.line(
                             LogLevel::WARN,
                             format_args!("cannot accept connections for now: {error}"),
                         );
@@ -159,10 +178,9 @@ impl Worker {
     }
 
     fn greet(&mut self, socket: OwnedFd, from: Option<SocketAddr>, now: Instant) {
-        if self.door.strangers.len() >= MAX_UNPROVEN {
-            let age = |index: &u32| self.door.strangers.get(*index).map(|stranger| stranger.deadline);
-            if let Some(oldest) = self.door.strangers.indices().min_by_key(age) {
-                self.turn_away(oldest, "too many connections at once have not proved themselves");
+        for (greeted, most) in [(false, MAX_SILENT), (true, MAX_GREETED)] {
+            if let Some(oldest) = self.door.oldest_beyond(greeted, most) {
+                self.turn_away(oldest, "too many connections at once had not proved themselves");
             }
         }
         let handshake = Handshake::accepting(&self.options.secret, self.identity, crate::random::bytes());
@@ -249,7 +267,7 @@ impl Worker {
         self.door.dropped += 1;
         self.door.last_dropped = format!("{from}: {why}");
         if self.door.dropped.is_power_of_two() {
-            self.log.line(
+            self.host.line(
                 LogLevel::INFO,
                 format_args!(
                     "turned a connection away, {} so far; the last: {}",

@@ -38,9 +38,11 @@ impl Listener {
     pub(crate) fn accept(&self) -> Incoming {
         loop {
             return match rustix::net::acceptfrom_with(&self.socket, socket::accept_flags()) {
-                Ok((socket, from)) => {
-                    Incoming::Connection(socket, from.and_then(|address| address.try_into().ok()))
-                }
+                Ok((socket, from)) => Incoming::Connection(
+                    socket,
+                    from.and_then(|address| address.try_into().ok())
+                        .map(socket::canonical),
+                ),
                 Err(Errno::INTR) => continue,
                 Err(Errno::AGAIN) => Incoming::Nothing,
                 Err(errno @ (Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)) => {

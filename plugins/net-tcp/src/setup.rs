@@ -102,7 +102,7 @@ impl Worker {
             (Some(local), None) => format!("{local} -> nobody any more"),
             (None, _) => "a socket without addresses".to_owned(),
         };
-        self.log.line(
+        self.host.line(
             LogLevel::DEBUG,
             format_args!(
                 "rank {} lane {}: {description}",

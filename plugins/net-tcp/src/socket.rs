@@ -4,7 +4,7 @@ use crate::options::Options;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 const FLAGS: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
@@ -36,6 +36,9 @@ pub(crate) const fn accept_flags() -> SocketFlags {
 }
 
 /// Sets what every connection has: no delay for small messages, keepalive, and sizes that were asked for.
+///
+/// No limit is set for data that is not acknowledged (`TCP_USER_TIMEOUT`): it would also end connections to ranks
+/// that are merely late and do not read.
 pub(crate) fn configure(socket: BorrowedFd<'_>, options: &Options) -> rustix::io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     if options.keepalive > 0 {
@@ -61,7 +64,7 @@ pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) {
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
 }
 
-/// The address of this end and of the other one.
+/// The address of this end and of the other one, IPv4 as such on a socket that takes both.
 pub(crate) fn ends(socket: BorrowedFd<'_>) -> (Option<SocketAddr>, Option<SocketAddr>) {
     let local = rustix::net::getsockname(socket)
         .ok()
@@ -70,7 +73,15 @@ pub(crate) fn ends(socket: BorrowedFd<'_>) -> (Option<SocketAddr>, Option<Socket
         .ok()
         .flatten()
         .and_then(|address| address.try_into().ok());
-    (local, peer)
+    (local.map(canonical), peer.map(canonical))
+}
+
+/// The same address, IPv4 as such.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::from((ip, address.port())),
+        IpAddr::V6(_) => address,
+    }
 }
 
 /// How long ago the last byte came, if the kernel tells.

@@ -2,7 +2,7 @@
 
 use crate::channel::Ends;
 use crate::error::{Result, usage};
-use crate::log::Log;
+use crate::host::Host;
 use crate::options::Options;
 use crate::worker::Worker;
 use crate::{device, memory, registry};
@@ -119,7 +119,7 @@ guarded! {
             let options = Options::read(unsafe { properties(options, option_count) })?;
             // SAFETY: null, or services that live as long as the process.
             let host = unsafe { host.as_ref() }.copied();
-            let handle = registry::insert(Worker::open(options, Log::new(host))?)?;
+            let handle = registry::insert(Worker::open(options, Host::new(host))?)?;
             // SAFETY: the core gives a place that is writable; null was refused.
             unsafe { place(worker, handle) }
         };

@@ -4,10 +4,10 @@ use crate::address::{IDENTITY, WorkerAddress};
 use crate::channel::{Channel, Phase, Trouble};
 use crate::error::{Failure, Result, system, usage};
 use crate::events::Events;
+use crate::host::Host;
 use crate::incoming::Door;
 use crate::interfaces::{self, Interface};
 use crate::listener;
-use crate::log::Log;
 use crate::options::Options;
 use crate::receive::End;
 use crate::send::completion;
@@ -16,7 +16,7 @@ use crate::wire::MAX_MESSAGE;
 use infiniccl_plugin_api::{Completion, LogLevel, Status, WorkOp, WorkRequest};
 use rustix::fd::AsFd;
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Up to this many channels with work are tried directly; beyond it only those that the kernel reported.
 const DIRECT: usize = 8;
@@ -25,12 +25,14 @@ const MAX_DONE: usize = 1 << 16;
 /// While channels are set up the kernel is asked for events at every so-manieth poll, otherwise more rarely.
 const POLLS_IN_SETUP: u32 = 4;
 const POLLS_BETWEEN_EVENTS: u32 = 256;
+/// Passes of a poll before which the caller may sleep; if there is more to do then, it is woken at once.
+const PASSES_BEFORE_SLEEP: u32 = 64;
 
 /// A worker with its listeners and channels.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) options: Options,
-    pub(crate) log: Log,
+    pub(crate) host: Host,
     pub(crate) identity: [u8; IDENTITY],
     pub(crate) interfaces: Vec<Interface>,
     pub(crate) events: Events,
@@ -59,12 +61,12 @@ pub(crate) struct Worker {
 
 impl Worker {
     /// A worker that nobody can reach yet.
-    pub(crate) fn open(options: Options, log: Log) -> Result<Self> {
+    pub(crate) fn open(options: Options, host: Host) -> Result<Self> {
         let interfaces = interfaces::list()
             .map_err(|error| system("cannot list the network interfaces of this host", error))?;
         Ok(Self {
             options,
-            log,
+            host,
             identity: crate::random::bytes(),
             interfaces,
             events: Events::new()?,
@@ -96,7 +98,7 @@ impl Worker {
         if entries.is_empty() {
             return Err(system("cannot listen", "no interface of this host is up"));
         }
-        self.log
+        self.host
             .line(LogLevel::DEBUG, format_args!("listening on {entries:?}"));
         Ok(WorkerAddress {
             identity: self.identity,
@@ -247,10 +249,16 @@ impl Worker {
     pub(crate) unsafe fn poll(&mut self, completions: *mut Completion, capacity: usize) -> usize {
         let armed = std::mem::take(&mut self.armed);
         let enough = capacity.max(1);
+        let mut passes = 0;
         while self.done.len() < enough {
             let moved = self.pass(enough);
+            passes += 1;
             // A caller that may sleep next must not leave behind what no event will report again.
             if !(armed && moved && self.done.is_empty()) {
+                break;
+            }
+            if passes == PASSES_BEFORE_SLEEP {
+                self.events.set_timer(Some(Duration::ZERO));
                 break;
             }
         }
@@ -328,7 +336,7 @@ impl Worker {
             return;
         };
         let over = channel.explain(trouble, &self.options);
-        self.log.line(LogLevel::DEBUG, format_args!("{}", over.text));
+        self.host.line(LogLevel::DEBUG, format_args!("{}", over.text));
         if let Trouble::Receiving(End::Mismatch { posted, .. }) = trouble {
             self.complain(index, posted);
         }

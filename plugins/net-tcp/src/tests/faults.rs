@@ -49,7 +49,7 @@ fn a_peer_that_vanishes_in_the_middle_of_a_message(way: Way) {
     let sent = pattern(0, 1, 0, 30 << 20);
     let mut received = vec![0; sent.len()];
     a.send(to_b, &sent, 0);
-    a.recv(to_b, &mut [0; 4]);
+    a.recv_for_ever(to_b, 4);
     b.recv(to_a, &mut received);
     for _ in 0..20 {
         assert!(a.poll().is_empty() && b.poll().is_empty());
@@ -104,9 +104,9 @@ fn lengths_that_differ_fail_both_ends(way: Way) {
         let message = pattern(0, 1, 0, sent);
         let mut received = vec![0; posted + 64];
         a.send(to_b, &message, 0);
-        a.recv(to_b, &mut []);
+        a.recv_for_ever(to_b, 0);
         let first = b.recv(to_a, &mut received[..posted]);
-        let second = b.recv(to_a, &mut []);
+        let second = b.recv_for_ever(to_a, 0);
         let back = b.send(to_a, &[], 0);
         let mut ends = Vec::new();
         drive(&[&a], || {
@@ -143,8 +143,8 @@ fn lengths_that_differ_fail_both_ends(way: Way) {
 fn abort_ends_work_at_once(way: Way) {
     let (mut a, to_b, mut b, to_a) = pair(way, &[]);
     let large = vec![1; 30 << 20];
-    let tokens = [a.send(to_b, &large, 0), a.recv(to_b, &mut [0; 8])];
-    let at_b = b.recv(to_a, &mut [0; 1]);
+    let tokens = [a.send(to_b, &large, 0), a.recv_for_ever(to_b, 8)];
+    let at_b = b.recv_for_ever(to_a, 1);
     let started = Instant::now();
     assert_eq!(a.abort(to_b), Status::OK);
     let ends = a.finish(2);
@@ -164,7 +164,7 @@ fn abort_ends_work_at_once(way: Way) {
     // Twice is no harm; a channel that never was ready can be aborted too.
     assert_eq!(a.abort(to_b), Status::OK);
     let lonely = a.accept_from(7, 0, LIMIT).unwrap();
-    let waiting = a.recv(lonely, &mut [0; 8]);
+    let waiting = a.recv_for_ever(lonely, 8);
     assert_eq!(a.abort(lonely), Status::OK);
     let end = a.finish(1)[0];
     assert_eq!((end.token, end.status), (waiting, Status::ABORTED));
@@ -175,7 +175,7 @@ fn close_flushes_what_was_posted(way: Way) {
     let sent = pattern(0, 1, 0, 20 << 20);
     let mut received = vec![0; sent.len()];
     let token = a.send(to_b, &sent, 0);
-    let waiting = a.recv(to_b, &mut [0; 8]);
+    let waiting = a.recv_for_ever(to_b, 8);
     b.recv(to_a, &mut received);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -241,7 +241,7 @@ fn stale_handles_are_refused(way: Way) {
     let other = Node::new(way, 1, &[]);
     assert_ne!(other.handle, old);
     assert_eq!(b.abort(to_a), Status::USAGE);
-    assert_eq!(a.recv(next, &mut [0; 1]), a.next_token - 1);
+    assert_eq!(a.recv_for_ever(next, 1), a.next_token - 1);
 }
 
 fn senseless_work_is_refused(way: Way) {

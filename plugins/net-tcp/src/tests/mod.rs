@@ -2,11 +2,13 @@
 
 mod exchange;
 mod faults;
+mod probe;
 mod sleep;
+mod soak;
 mod strangers;
 
 use crate::channel::Ends;
-use crate::log::Log;
+use crate::host::Host;
 use crate::options::Options;
 use crate::registry;
 use crate::worker::Worker;
@@ -78,7 +80,7 @@ impl Node {
     fn open(way: Way, rank: u32, rows: &[(&str, &str)]) -> Result<Self, (Status, String)> {
         let handle = match way {
             Way::Core => Options::read(rows.iter().copied())
-                .and_then(|options| Worker::open(options, Log::default()))
+                .and_then(|options| Worker::open(options, Host::default()))
                 .and_then(registry::insert)
                 .map_err(|failure| (failure.status, failure.text))?,
             Way::Table => {
@@ -259,6 +261,11 @@ impl Node {
 
     fn recv(&mut self, channel: u64, bytes: &mut [u8]) -> u64 {
         self.post_one(request(WorkOp::RECV, channel, bytes.as_mut_ptr(), bytes.len(), 0))
+    }
+
+    /// Posts a receive whose memory stays, whatever becomes of it.
+    fn recv_for_ever(&mut self, channel: u64, len: usize) -> u64 {
+        self.recv(channel, Box::leak(vec![0; len].into_boxed_slice()))
     }
 
     fn poll(&self) -> Vec<Completion> {
