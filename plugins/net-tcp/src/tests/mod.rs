@@ -438,20 +438,28 @@ fn pair(way: Way, rows: &[(&str, &str)]) -> (Node, u64, Node, u64) {
     (a, to_b, b, to_a)
 }
 
-/// Bytes that differ by sender, receiver, message and position.
+/// Bytes that differ by sender, receiver, message and position: blocks of noise, each with its number in front.
 fn pattern(from: u32, to: u32, message: u32, len: usize) -> Vec<u8> {
+    const BLOCK: usize = 4099;
     let seed = u64::from(from) << 40 ^ u64::from(to) << 20 ^ u64::from(message);
     let word = |index: u64| {
         (index ^ seed << 8)
             .wrapping_mul(0x9e37_79b9_7f4a_7c15)
             .rotate_left(23)
     };
-    let mut bytes = Vec::with_capacity(len + 8);
-    let mut index = 0;
-    while bytes.len() < len {
-        bytes.extend_from_slice(&word(index).to_le_bytes());
-        index += 1;
+    let words = len.min(BLOCK).div_ceil(8) as u64;
+    let noise: Vec<u8> = (0..words).flat_map(|index| word(index).to_le_bytes()).collect();
+    let mut bytes = Vec::with_capacity(len);
+    for number in 0_u32.. {
+        let left = len - bytes.len();
+        if left == 0 {
+            break;
+        }
+        let start = bytes.len();
+        bytes.extend_from_slice(&noise[..left.min(BLOCK)]);
+        for (byte, digit) in bytes[start..].iter_mut().zip(number.to_le_bytes()) {
+            *byte ^= digit;
+        }
     }
-    bytes.truncate(len);
     bytes
 }
