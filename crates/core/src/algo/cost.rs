@@ -106,6 +106,17 @@ pub(crate) fn allreduce_direct(p: u64, n: u64, link: &LinkCost) -> u64 {
     (link.alphas(hops) + link.overheads(2 * (p - 1)) + link.moved(2 * bytes) + link.combined(bytes)).ns()
 }
 
+/// 4L(α + cβ) + 2n·max(β, γ/2).
+pub(crate) fn allreduce_double_tree(p: u64, n: u64, chunk: u64, link: &LinkCost) -> u64 {
+    if p == 1 {
+        return 0;
+    }
+    let (hops, bytes) = (4 * levels(p), 2 * u128::from(n));
+    let fill = link.alphas(hops) + link.moved(u128::from(hops) * u128::from(chunk.min(n / 2)));
+    let flow = link.moved(bytes).0.max(link.combined(n.into()).0);
+    (fill + Terms(flow)).ns()
+}
+
 /// (p − 1)α + (p − 1)/p·n·max(β, γ) for n bytes of input, and the combination of the last chunk.
 pub(crate) fn reduce_scatter_ring(p: u64, n: u64, chunk: u64, link: &LinkCost) -> u64 {
     (link.alphas(p - 1) + link.streamed(others(p, n)) + tail(p, n, chunk, link)).ns()
@@ -330,6 +341,18 @@ mod tests {
     }
 
     #[test]
+    fn two_trees_beat_a_long_ring() {
+        let link = link(7_000, 300);
+        let (n, chunk) = (16 << 20, 128 << 10);
+        assert!(allreduce_double_tree(4, n, chunk, &link) > allreduce_ring(4, n, chunk, &link));
+        for p in [300, 1000, 10_000] {
+            assert!(allreduce_double_tree(p, n, chunk, &link) < allreduce_ring(p, n, chunk, &link));
+        }
+        // Folding to a power of two costs a whole message more each way.
+        assert!(allreduce_double_tree(300, n, chunk, &link) < allreduce_rabenseifner(300, n, &link));
+    }
+
+    #[test]
     fn trees_for_short_messages_and_pipelines_for_long_ones() {
         let link = link(7_000, 300);
         for p in [8, 16, 64] {
@@ -367,6 +390,7 @@ mod tests {
                 allreduce_rabenseifner(p, n, link),
                 allreduce_ring(p, n, 1 << 20, link),
                 allreduce_direct(p, n, link),
+                allreduce_double_tree(p, n, 1 << 20, link),
                 reduce_scatter_ring(p, n, 1 << 20, link),
                 reduce_scatter_direct(p, n, link),
                 reduce_scatter_recursive_halving(p, n, link),

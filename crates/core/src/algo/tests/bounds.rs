@@ -65,6 +65,12 @@ const ALGORITHMS: &[Algorithm] = &[
         chunks: |p, _, _| 2 * (p - 1),
     },
     Algorithm {
+        name: "allreduce double tree",
+        build: |b, g, t, io, n| allreduce::double_tree(b, g, t, io, SUM, n / 4),
+        sent: |_, _, n| 2 * n,
+        chunks: |_, _, slots| 2 * slots,
+    },
+    Algorithm {
         name: "reduce-scatter ring",
         build: |b, g, t, io, n| reduce_scatter::ring(b, g, t, io, SUM, &even(g, n)),
         sent: |p, _, n| n * (p - 1) / p,
@@ -273,7 +279,9 @@ fn a_thousand_ranks_get_the_right_result() {
     let sum: u32 = (0..p as u32).map(|rank| 7 * rank + 5).sum();
     for algorithm in ALGORITHMS {
         let everywhere = match algorithm.name {
-            "allreduce recursive doubling" | "allreduce rabenseifner" => sum.to_le_bytes(),
+            "allreduce recursive doubling" | "allreduce rabenseifner" | "allreduce double tree" => {
+                sum.to_le_bytes()
+            }
             "broadcast binomial" | "broadcast chain" => value(root),
             "reduce binomial" | "reduce chain" => [0; 4],
             _ => continue,

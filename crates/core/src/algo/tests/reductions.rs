@@ -2,9 +2,9 @@
 
 use super::world::{Random, SAME, Trial, Values, World, counts, roots};
 use crate::algo::{Blocks, Buffers, Group, Reduction, Span, Tuning, allreduce, reduce, reduce_scatter};
-use crate::schedule::simulate::combine;
+use crate::schedule::simulate::{Memory, Order, Value, combine, decode, encode, simulate};
 use crate::schedule::{Builder, InPlace};
-use infiniccl_reduce::ReduceOp;
+use infiniccl_reduce::{DataType, ReduceOp};
 
 type AllReduce = fn(&mut Builder, Group<'_>, Tuning, Buffers, Reduction, u64);
 type Reduce = fn(&mut Builder, Group<'_>, Tuning, Buffers, Reduction, u64, usize);
@@ -68,8 +68,74 @@ fn allreduce_ring() {
 }
 
 #[test]
+fn allreduce_double_tree() {
+    check_allreduce("double tree", allreduce::double_tree);
+}
+
+#[test]
 fn allreduce_direct() {
     check_allreduce("direct", allreduce::direct);
+}
+
+#[test]
+fn all_ranks_get_the_same_bytes_of_sums_that_are_not_exact() {
+    let algorithms: [AllReduce; 5] = [
+        allreduce::recursive_doubling,
+        allreduce::rabenseifner,
+        allreduce::ring,
+        allreduce::direct,
+        allreduce::double_tree,
+    ];
+    let mut random = Random(3);
+    let count = 257u64;
+    for (dtype, epsilon) in [
+        (DataType::Float16, 2f64.powi(-11)),
+        (DataType::Float32, 2f64.powi(-24)),
+    ] {
+        for p in [2, 3, 5, 6, 8, 13] {
+            let values = Values {
+                dtype,
+                op: ReduceOp::Sum,
+            };
+            let element = |rank: usize, i: u64| {
+                let bits = Random((rank as u64) << 20 | i).next();
+                encode(dtype, Value::Float((bits % 20_000) as f64 / 1000.0 - 7.0))
+            };
+            let input = |rank: usize| (0..count).flat_map(|i| element(rank, i)).collect::<Vec<u8>>();
+            for algorithm in algorithms {
+                let world = World::sample(p, count * dtype.size() as u64, &mut random);
+                let trial = Trial {
+                    input: &input,
+                    output: &|rank| input(rank).len(),
+                    in_place: &|_| None,
+                    build: &|b, group, tuning, buffers| {
+                        algorithm(b, group, tuning, buffers, reduction(values), count);
+                    },
+                    expected: &|_| vec![],
+                    values,
+                };
+                let mut memories: Vec<Memory> = (0..p)
+                    .map(|rank| Memory::apart(input(rank), vec![0; input(rank).len()]))
+                    .collect();
+                simulate(&trial.schedules(&world), &mut memories, &[], Order::Rendezvous(9)).unwrap();
+                assert!(
+                    memories.iter().all(|m| m.output() == memories[0].output()),
+                    "{dtype} p={p}"
+                );
+                for (i, got) in (0..count).zip(memories[0].output().chunks(dtype.size())) {
+                    let float = |bytes: &[u8]| match decode(dtype, bytes) {
+                        Value::Float(v) => v,
+                        Value::Integer(_) => unreachable!("a float type"),
+                    };
+                    let inputs: Vec<f64> = (0..p).map(|rank| float(&element(rank, i))).collect();
+                    let exact: f64 = inputs.iter().sum();
+                    // At most one rounding for each input, of a partial sum that is not larger than all of them.
+                    let bound = p as f64 * epsilon * inputs.iter().map(|v| v.abs()).sum::<f64>();
+                    assert!((float(got) - exact).abs() <= bound, "{dtype} p={p} element {i}");
+                }
+            }
+        }
+    }
 }
 
 fn check_reduce(name: &str, algorithm: Reduce) {
