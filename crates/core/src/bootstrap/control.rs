@@ -29,6 +29,8 @@ pub(crate) struct ControlPlane {
     /// The number of the next exchange; held while one is in progress.
     round: Mutex<u64>,
     process: u32,
+    /// What must outlive the communicator and end with it.
+    hold: Option<Box<dyn Send + Sync>>,
 }
 
 impl ControlPlane {
@@ -51,6 +53,7 @@ impl ControlPlane {
             waker,
             round: Mutex::new(0),
             process,
+            hold: None,
         }
     }
 
@@ -59,6 +62,11 @@ impl ControlPlane {
         let hosts = members.iter().map(|m| m.host.hostname.clone()).collect();
         self.tell(Command::Hosts(hosts));
         self.members = members;
+    }
+
+    /// Keeps `hold` until the communicator has ended.
+    pub(super) fn keep(&mut self, hold: Box<dyn Send + Sync>) {
+        self.hold = Some(hold);
     }
 
     /// This rank.
@@ -273,7 +281,8 @@ impl Drop for ControlPlane {
     fn drop(&mut self) {
         if self.is_foreign() {
             // The locks of the copy may be held for ever by threads that exist in the parent only.
-            return std::mem::forget(self.waker.take());
+            std::mem::forget(self.waker.take());
+            return std::mem::forget(self.hold.take());
         }
         let ended = self.state.read(|board| board.ended);
         if !ended {

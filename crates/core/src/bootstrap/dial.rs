@@ -47,19 +47,22 @@ impl Dial<'_> {
     pub(crate) fn connect(&self, interrupted: &mut dyn FnMut() -> Result<()>) -> Result<Link> {
         let begun = Instant::now();
         let mut pause = FIRST_PAUSE;
-        let mut last: Vec<Option<String>> = vec![None; self.candidates.len()];
+        let mut last: Vec<Answers> = vec![Answers::default(); self.candidates.len()];
         let mut reported = begun;
         loop {
             for (address, answer) in self.candidates.iter().zip(&mut last) {
                 match self.attempt(*address, interrupted)? {
                     Ok(link) => return Ok(link),
                     Err(Failed::Refused(reason)) => {
-                        return Err(
-                            Error::new(ErrorKind::Remote, format!("{} {reason}", self.target()))
-                                .with("address", address),
-                        );
+                        let rank = self.claim.rank;
+                        let message = format!("{} refused rank {rank}: {reason}", self.target());
+                        return Err(Error::new(ErrorKind::Remote, message).with("address", address));
                     }
-                    Err(Failed::Transient(reason)) => *answer = Some(reason),
+                    Err(Failed::Transient(reason)) => answer.last = Some(reason),
+                    Err(Failed::Unproven(reason)) => {
+                        answer.last = Some(reason.clone());
+                        answer.telling = Some(reason);
+                    }
                 }
                 if Instant::now() >= self.deadline {
                     return Err(self.give_up(begun, &last));
@@ -88,15 +91,18 @@ impl Dial<'_> {
         }
     }
 
-    fn answers(&self, last: &[Option<String>]) -> String {
-        let answers = self.candidates.iter().zip(last);
-        answers
-            .map(|(a, why)| format!("{a}: {}", why.as_deref().unwrap_or("not tried")))
-            .collect::<Vec<_>>()
-            .join("; ")
+    fn answers(&self, last: &[Answers]) -> String {
+        let answers = self.candidates.iter().zip(last).map(|(address, answers)| {
+            let last = answers.last.as_deref().unwrap_or("not tried");
+            match &answers.telling {
+                Some(telling) if telling != last => format!("{address}: {last}; before that: {telling}"),
+                _ => format!("{address}: {last}"),
+            }
+        });
+        answers.collect::<Vec<_>>().join("; ")
     }
 
-    fn give_up(&self, begun: Instant, last: &[Option<String>]) -> Error {
+    fn give_up(&self, begun: Instant, last: &[Answers]) -> Error {
         Error::new(
             ErrorKind::Timeout,
             format!(
@@ -150,7 +156,7 @@ impl Dial<'_> {
                     }
                     Ok(Reply::Done(session)) => return Ok(Ok(Link::new(stream, session, Instant::now()))),
                     Err(HandshakeError::Refused(reason)) => return Ok(Err(Failed::Refused(reason))),
-                    Err(error) => return transient(error.to_string()),
+                    Err(error) => return Ok(Err(Failed::Unproven(error.to_string()))),
                 },
                 Err(e) if e.kind() == IoKind::Interrupted => {}
                 Err(e) if e.kind() == IoKind::WouldBlock => {
@@ -168,9 +174,18 @@ impl Dial<'_> {
     }
 }
 
+/// What one candidate answered: last, and last among what tells more than an address that nobody serves.
+#[derive(Clone, Default)]
+struct Answers {
+    last: Option<String>,
+    telling: Option<String>,
+}
+
 enum Failed {
     /// A proven peer said no.
     Refused(String),
+    /// Somebody answered and is not who was looked for; worth another try.
+    Unproven(String),
     /// Worth another try.
     Transient(String),
 }

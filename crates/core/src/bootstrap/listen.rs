@@ -19,7 +19,19 @@ pub(crate) fn listen(
     addresses: &[SocketAddr],
     range: Option<&RangeInclusive<u16>>,
 ) -> Result<Vec<TcpListener>> {
-    let mut listeners: Vec<TcpListener> = Vec::new();
+    Ok(listen_and_reserve(addresses, range)?
+        .into_iter()
+        .map(|(listener, _)| listener)
+        .collect())
+}
+
+/// As [`listen`], with a socket for each listener that keeps the kernel from giving its port away after the listener is
+/// closed; the same process, or another one that is told the port, may listen on it again meanwhile.
+pub(crate) fn listen_and_reserve(
+    addresses: &[SocketAddr],
+    range: Option<&RangeInclusive<u16>>,
+) -> Result<Vec<(TcpListener, Socket)>> {
+    let mut listeners: Vec<(TcpListener, Socket)> = Vec::new();
     let mut failures: Vec<Error> = Vec::new();
     let mut port = None;
     for address in addresses {
@@ -30,9 +42,9 @@ pub(crate) fn listen(
             .and_then(|same| bind(same).ok())
             .map_or_else(|| listen_on(*address, range), Ok);
         match bound {
-            Ok(listener) => {
+            Ok((listener, reservation)) => {
                 port = port.or(listener.local_addr().ok().map(|a| a.port()));
-                listeners.push(listener);
+                listeners.push((listener, reservation));
             }
             Err(error) => {
                 tracing::debug!("{error}");
@@ -54,7 +66,7 @@ pub(crate) fn bound_addresses(listeners: &[TcpListener]) -> Vec<SocketAddr> {
     listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
 }
 
-fn listen_on(address: SocketAddr, range: Option<&RangeInclusive<u16>>) -> Result<TcpListener> {
+fn listen_on(address: SocketAddr, range: Option<&RangeInclusive<u16>>) -> Result<(TcpListener, Socket)> {
     let (Some(range), 0) = (range, address.port()) else {
         return bind(address).map_err(|e| {
             let message = if e.kind() == std::io::ErrorKind::AddrInUse {
@@ -96,21 +108,30 @@ fn listen_on(address: SocketAddr, range: Option<&RangeInclusive<u16>>) -> Result
     .with("address", address.ip()))
 }
 
-fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+/// A listener, and a socket bound beside it that does not listen.
+fn bind(address: SocketAddr) -> std::io::Result<(TcpListener, Socket)> {
+    let reservation = bound(address)?;
+    let actual = reservation.local_addr()?.as_socket().unwrap_or(address);
+    let socket = bound(actual)?;
+    socket.listen(BACKLOG)?;
+    socket.set_nonblocking(true)?;
+    Ok((socket.into(), reservation))
+}
+
+fn bound(address: SocketAddr) -> std::io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::STREAM.cloexec(),
         Some(Protocol::TCP),
     )?;
-    // A port whose last connections are in TIME_WAIT can be taken again; a port somebody listens on cannot.
+    // Sockets that set this share a port as long as at most one of them listens; the port of ended connections can be
+    // taken again, one that somebody listens on cannot.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(true)?;
     }
     socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
@@ -138,6 +159,20 @@ mod tests {
             "127.0.0.2",
             "exactly the address asked for"
         );
+    }
+
+    #[test]
+    fn a_reserved_port_can_be_listened_on_again() {
+        let (listener, reservation) = listen_and_reserve(&[local(0)], None).unwrap().remove(0);
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        for _ in 0..20 {
+            let others = listen(&[local(0)], None).unwrap();
+            assert_ne!(bound_addresses(&others)[0], address);
+        }
+        let again = listen(&[address], None).unwrap();
+        assert_eq!(bound_addresses(&again), [address]);
+        drop(reservation);
     }
 
     #[test]

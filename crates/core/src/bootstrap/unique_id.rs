@@ -132,6 +132,20 @@ impl UniqueId {
             .derive("infiniccl arrival", &[&self.nonce().to_le_bytes()])
     }
 
+    /// The id of the `n`-th communicator of a job whose ranks share this one; each has a key and nonce of its own.
+    pub(crate) fn nth(&self, n: u64) -> UniqueId {
+        let key = self
+            .key()
+            .derive("infiniccl job, n-th communicator", &[&n.to_le_bytes()]);
+        Self::new(&key, self.nonce().wrapping_add(n), &self.addresses())
+    }
+
+    /// The id whose key also depends on `secret`, so that those without it cannot join.
+    pub(crate) fn with_secret(&self, secret: &[u8]) -> UniqueId {
+        let key = self.key().derive("infiniccl job with secret", &[secret]);
+        Self::new(&key, self.nonce(), &self.addresses())
+    }
+
     fn slots(&self) -> impl Iterator<Item = &[u8; ADDRESS_BYTES]> {
         self.0[ADDRESSES..TAG].as_chunks::<ADDRESS_BYTES>().0.iter()
     }
@@ -282,6 +296,18 @@ mod tests {
         let text = format!("{id:?} {id:#?}");
         assert!(text.contains("redacted") && text.contains("10.1.2.3:4567"));
         assert!(!text.contains("a5a5") && !text.contains("165"), "{text}");
+    }
+
+    #[test]
+    fn derived_ids_keep_the_addresses_and_change_the_key() {
+        let id = sample();
+        for other in [id.nth(0), id.nth(1), id.with_secret(b"x"), id.with_secret(b"y")] {
+            assert_eq!(other.addresses(), id.addresses());
+            assert_ne!(other.handshake_key().bytes(), id.handshake_key().bytes());
+            assert!(UniqueId::from_bytes(&other.to_bytes()).is_ok());
+        }
+        assert_ne!(id.nth(0), id.nth(1));
+        assert_ne!(id.with_secret(b"x"), id.with_secret(b"y"));
     }
 
     #[test]

@@ -1,0 +1,441 @@
+//! The communicator of all ranks that a launcher started: how they meet, from what the environment offers.
+//!
+//! The ranks exchange one id per process, over the first of these that is there: INFINICCL_ROOT with a secret, the
+//! launcher's store (PMIx, PMI), a private file when all ranks are on one host. Every further communicator of the same
+//! processes derives its id from that one, and rank 0 listens on the same ports again.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use socket2::Socket;
+
+use super::control::ControlPlane;
+use super::dial::remaining;
+use super::interfaces;
+use super::join::JoinParams;
+use super::keys::Key;
+use super::launch::{Env, Launch, detect, must_be_asked};
+use super::listen::{bound_addresses, listen, listen_and_reserve};
+use super::pmi::{self, Pmi};
+use super::pmix;
+use super::rendezvous::{Reach, own_addresses, serve};
+use super::runtime_folder::read_private;
+use super::settings::Settings;
+use super::shared_file::SharedFile;
+use super::unique_id::UniqueId;
+use crate::config::{Auth, Config};
+use crate::{Error, ErrorKind, Result};
+
+/// A communicator of all ranks of a job.
+pub(crate) struct World {
+    /// Its control plane.
+    pub(crate) plane: ControlPlane,
+    /// What the launcher said; `None` when there was none, and this process is alone.
+    pub(crate) launch: Option<Launch>,
+}
+
+/// The environment of this process.
+pub(crate) fn process_env(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Joins the communicator of all ranks that the launcher started; one rank alone without a launcher. Every rank calls it
+/// equally often. Plugins that open an MPI library must be loaded before.
+///
+/// # Errors
+/// `InvalidUsage` when launchers contradict each other, or nothing says where the ranks meet; the errors of
+/// [`ControlPlane::join`].
+pub(crate) fn join_from_environment(config: &Config, env: Env<'_>) -> Result<World> {
+    let settings = Settings::from_config(config);
+    let launch = launch_of_process(env, settings.connect)?;
+    let (rank, size) = launch
+        .as_ref()
+        .map_or((0, 1), |launch| (launch.rank, launch.size));
+    let Some(known) = launch.as_ref().filter(|launch| launch.size > 1) else {
+        let id = UniqueId::random(&[])?;
+        return Ok(World {
+            plane: ControlPlane::join(&JoinParams {
+                id: &id,
+                rank,
+                size,
+                settings: &settings,
+            })?,
+            launch,
+        });
+    };
+    let deadline = Instant::now() + settings.connect;
+    let met = meet(&Wish {
+        launch: known,
+        config,
+        settings: &settings,
+        env,
+        deadline,
+    })?;
+    let mut plane = ControlPlane::join(&JoinParams {
+        id: &met.id,
+        rank,
+        size,
+        settings: &settings,
+    })?;
+    if let Some(hold) = met.hold {
+        plane.keep(hold);
+    }
+    Ok(World { plane, launch })
+}
+
+/// What the launcher says about this process; where it must be asked over a port, that takes at most `limit`.
+///
+/// # Errors
+/// Those of [`detect`], and `System` or `Timeout` when the launcher does not answer.
+pub(crate) fn launch_of_process(env: Env<'_>, limit: Duration) -> Result<Option<Launch>> {
+    let Some((rank, size)) = pmi::ask_rank_and_size(env, Instant::now() + limit)? else {
+        return detect(env);
+    };
+    detect(&|name| match name {
+        "PMI_RANK" => Some(rank.to_string()),
+        "PMI_SIZE" => Some(size.to_string()),
+        other => env(other),
+    })
+}
+
+/// What the ranks of this process's job agreed on when they first met.
+struct Job {
+    process: u32,
+    id: UniqueId,
+    next: u64,
+    /// Keeps the ports of rank 0 for its next communicators.
+    _reserved: Vec<Socket>,
+}
+
+static JOB: Mutex<Option<Job>> = Mutex::new(None);
+
+struct Wish<'a> {
+    launch: &'a Launch,
+    config: &'a Config,
+    settings: &'a Settings,
+    env: Env<'a>,
+    deadline: Instant,
+}
+
+struct Met {
+    id: UniqueId,
+    /// What the launcher's store needs until the communicator ends, and the file that others look for until it is there.
+    hold: Option<Box<dyn Send + Sync>>,
+    _file: Option<SharedFile>,
+}
+
+/// The id for the next communicator of this job; rank 0 listens for it when this returns.
+fn meet(wish: &Wish<'_>) -> Result<Met> {
+    let mut job = JOB.lock().unwrap_or_else(PoisonError::into_inner);
+    if job.as_ref().is_some_and(|job| job.process != std::process::id()) {
+        return Err(Error::new(
+            ErrorKind::InvalidUsage,
+            "this process was forked from a rank of the job and is none itself: it cannot join by its environment",
+        ));
+    }
+    if let Some(job) = &mut *job {
+        let id = job.id.nth(job.next);
+        if wish.launch.rank == 0 {
+            serve(&id, listen(&id.addresses(), None)?)?;
+        }
+        job.next += 1;
+        return Ok(Met {
+            id,
+            hold: None,
+            _file: None,
+        });
+    }
+    let secret = secret(wish.config)?;
+    let way = choose(wish, secret.is_some())?;
+    tracing::info!("the ranks meet through {way}");
+    let (shared, mut met, reserved) = first_meeting(wish, way, secret.as_deref())?;
+    met.id = shared.nth(0);
+    *job = Some(Job {
+        process: std::process::id(),
+        id: shared,
+        next: 1,
+        _reserved: reserved,
+    });
+    Ok(met)
+}
+
+/// How ranks meet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Root,
+    Pmix,
+    Pmi,
+    File,
+}
+
+impl std::fmt::Display for Way {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Way::Root => "INFINICCL_ROOT",
+            Way::Pmix => "the launcher's PMIx store",
+            Way::Pmi => "the launcher's PMI store",
+            Way::File => "a private file on this host",
+        })
+    }
+}
+
+fn choose(wish: &Wish<'_>, has_secret: bool) -> Result<Way> {
+    let Wish {
+        launch, config, env, ..
+    } = wish;
+    let told = |name: &str| env(name).is_some_and(|text| text.trim() == launch.rank.to_string());
+    if config.job.root.is_some() {
+        if has_secret || config.auth == Auth::None {
+            return Ok(Way::Root);
+        }
+        return Err(Error::new(
+            ErrorKind::InvalidUsage,
+            "INFINICCL_ROOT says where the ranks meet, but they share no secret: set INFINICCL_SECRET to the same random \
+             text on all ranks, or INFINICCL_SECRET_FILE to a file that holds it (auth = \"none\" lets anybody join)",
+        ));
+    }
+    if pmix::is_offered(*env, launch.rank) {
+        return Ok(Way::Pmix);
+    }
+    if (told("PMI_RANK") || must_be_asked(*env)) && Pmi::is_offered(*env) {
+        return Ok(Way::Pmi);
+    }
+    fallback(launch)
+}
+
+/// The way that needs no store.
+fn fallback(launch: &Launch) -> Result<Way> {
+    if launch.on_one_host() {
+        return Ok(Way::File);
+    }
+    Err(Error::new(
+        ErrorKind::InvalidUsage,
+        format!(
+            "{} says that this is rank {} of {}, and nothing says where the ranks meet: set INFINICCL_ROOT=HOST:PORT (an \
+             address of rank 0's host and a free port there) and INFINICCL_SECRET (the same random text on all ranks) or \
+             INFINICCL_SECRET_FILE; `infiniccl run` sets them. If this process is meant to be alone, unset the \
+             launcher's variables",
+            launch.launcher, launch.rank, launch.size
+        ),
+    ))
+}
+
+/// Meets the other ranks for the first time; returns the id that the job's communicators derive theirs from.
+fn first_meeting(wish: &Wish<'_>, way: Way, secret: Option<&[u8]>) -> Result<(UniqueId, Met, Vec<Socket>)> {
+    let Wish {
+        launch,
+        settings,
+        env,
+        deadline,
+        ..
+    } = *wish;
+    let mut met = Met {
+        id: UniqueId::random(&[])?,
+        hold: None,
+        _file: None,
+    };
+    let mix = |id: UniqueId| secret.map_or(id, |secret| id.with_secret(secret));
+    let mut file = match way {
+        Way::File => Some(SharedFile::of_job(env, &launch.job)?),
+        _ => None,
+    };
+    let (own, reserved) = if launch.rank == 0 {
+        let addresses = match way {
+            Way::Root => root_addresses(wish)?,
+            _ => own_addresses(
+                settings,
+                if launch.on_one_host() {
+                    Reach::ThisHost
+                } else {
+                    Reach::AnyHost
+                },
+                None,
+            )?,
+        };
+        let (listeners, reserved): (Vec<_>, Vec<_>) =
+            listen_and_reserve(&addresses, settings.port_range.as_ref())?
+                .into_iter()
+                .unzip();
+        let bound = bound_addresses(&listeners);
+        let id = if way == Way::Root {
+            root_id(env, secret, &bound)
+        } else {
+            UniqueId::random(&bound)?
+        };
+        // A root's id is made from the secret already.
+        let shared = if way == Way::Root { id } else { mix(id) };
+        serve(&shared.nth(0), listeners)?;
+        (Some(id), reserved)
+    } else {
+        (None, Vec::new())
+    };
+    let value = own.map(|id| id.to_hex());
+    let id = match way {
+        Way::Root => match own {
+            Some(id) => id,
+            None => root_id(env, secret, &root_addresses(wish)?),
+        },
+        Way::Pmix => match pmix::exchange(value, deadline) {
+            Ok((text, hold)) => {
+                met.hold = hold.map(|hold| Box::new(hold) as _);
+                text.parse()?
+            }
+            // Without the library the ranks can still meet, in a way that all of them find.
+            Err(e) if e.kind() == ErrorKind::NotSupported => {
+                tracing::warn!("{e}");
+                return first_meeting(wish, fallback(launch)?, secret);
+            }
+            Err(e) => return Err(e),
+        },
+        Way::Pmi => {
+            let mut pmi = Pmi::connect(env, deadline)?;
+            let text = pmi.exchange(value.as_deref())?;
+            if super::mpi_presence::look() != super::mpi_presence::Mpi::Absent {
+                met.hold = Some(Box::new(pmi));
+            }
+            text.parse()?
+        }
+        Way::File => {
+            let file = file.as_mut().expect("made above for this way");
+            match own {
+                Some(id) => {
+                    file.publish(&id)?;
+                    id
+                }
+                None => file.find((launch.rank, launch.size), deadline, &|id| mix(*id).nth(0))?,
+            }
+        }
+    };
+    met._file = file;
+    Ok((if way == Way::Root { id } else { mix(id) }, met, reserved))
+}
+
+/// The id that every rank makes for itself from secret and address; attempts that torchrun numbers do not mix.
+fn root_id(env: Env<'_>, secret: Option<&[u8]>, addresses: &[SocketAddr]) -> UniqueId {
+    if secret.is_none() {
+        tracing::warn!("auth = \"none\": whoever reaches a port of this job can join it and read its data");
+    }
+    let key = Key::from_bytes([0; 32]).derive("infiniccl job secret", &[secret.unwrap_or_default()]);
+    let attempt =
+        ["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"].map(|name| env(name).unwrap_or_default());
+    let nonce = key.mac(&[b"nonce", attempt[0].as_bytes(), attempt[1].as_bytes()]);
+    UniqueId::new(
+        &key,
+        u64::from_le_bytes(nonce[..8].try_into().expect("8 bytes")),
+        addresses,
+    )
+}
+
+/// The secret that the environment gives, or the file that it names holds.
+fn secret(config: &Config) -> Result<Option<Vec<u8>>> {
+    let bad = |message: String| Error::new(ErrorKind::InvalidUsage, message);
+    match (&config.job.secret, &config.job.secret_file) {
+        (Some(_), Some(_)) => Err(bad(
+            "INFINICCL_SECRET and INFINICCL_SECRET_FILE are both set: unset one of them".into(),
+        )),
+        (Some(secret), None) => Ok(Some(secret.expose().trim().as_bytes().to_vec())),
+        (None, Some(path)) => read_secret(path).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+fn read_secret(path: &Path) -> Result<Vec<u8>> {
+    let missing = || {
+        format!(
+            "INFINICCL_SECRET_FILE names {}, which does not exist",
+            path.display()
+        )
+    };
+    let text = read_private(path)?.ok_or_else(|| Error::new(ErrorKind::InvalidUsage, missing()))?;
+    let secret = text.trim();
+    if secret.is_empty() {
+        let message = format!(
+            "the file {} (INFINICCL_SECRET_FILE) holds no secret",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::InvalidUsage, message));
+    }
+    Ok(secret.as_bytes().to_vec())
+}
+
+/// What INFINICCL_ROOT means: for rank 0 the addresses to bind, for the others those to try.
+fn root_addresses(wish: &Wish<'_>) -> Result<Vec<SocketAddr>> {
+    let text = wish.config.job.root.as_deref().unwrap_or_default();
+    let all = resolve(text, wish.deadline)?;
+    if wish.launch.rank != 0 {
+        return Ok(all.into_iter().take(UniqueId::MAX_ADDRESSES).collect());
+    }
+    let here: Vec<IpAddr> = interfaces::addresses()?.into_iter().map(|a| a.ip).collect();
+    let local: Vec<SocketAddr> = all
+        .iter()
+        .filter(|a| here.contains(&a.ip()))
+        .copied()
+        .take(UniqueId::MAX_ADDRESSES)
+        .collect();
+    let is_name = text.parse::<SocketAddr>().is_err();
+    // Many systems map their own name to a loopback address, where nobody else could come.
+    if is_name
+        && !wish.launch.on_one_host()
+        && !local.is_empty()
+        && local.iter().all(|a| a.ip().is_loopback())
+    {
+        let port = local[0].port();
+        let own = own_addresses(wish.settings, Reach::AnyHost, None)?;
+        return Ok(own
+            .into_iter()
+            .map(|address| SocketAddr::new(address.ip(), port))
+            .collect());
+    }
+    if local.is_empty() {
+        let list = |ips: Vec<IpAddr>| ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        return Err(Error::new(
+            ErrorKind::InvalidUsage,
+            format!(
+                "INFINICCL_ROOT={text} is {}, which is no address of this host, where rank 0 runs (it has {})",
+                list(all.iter().map(SocketAddr::ip).collect()),
+                list(here)
+            ),
+        ));
+    }
+    Ok(local)
+}
+
+/// Addresses of a host and port; a name that is not known yet is asked for again until `deadline`.
+fn resolve(text: &str, deadline: Instant) -> Result<Vec<SocketAddr>> {
+    let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
+    let port: u16 = port.parse().map_err(|_| {
+        Error::new(
+            ErrorKind::InvalidUsage,
+            format!("INFINICCL_ROOT={text} has no port: write HOST:PORT"),
+        )
+    })?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    loop {
+        let failure = match (host, port).to_socket_addrs() {
+            Ok(found) => {
+                let mut addresses: Vec<SocketAddr> = Vec::new();
+                found.for_each(|a| {
+                    if !addresses.contains(&a) {
+                        addresses.push(a);
+                    }
+                });
+                return Ok(addresses);
+            }
+            Err(e) => e,
+        };
+        let Some(left) = remaining(deadline) else {
+            return Err(Error::new(
+                ErrorKind::System,
+                format!("the host of INFINICCL_ROOT={text} is not known"),
+            )
+            .with_source(failure));
+        };
+        std::thread::sleep(left.min(Duration::from_millis(500)));
+    }
+}
+
+#[cfg(test)]
+#[path = "environment_tests.rs"]
+mod tests;
