@@ -2,7 +2,8 @@
 
 use super::communicator::{Communicator, Parts};
 use super::context::Context;
-use super::record::{IslandRecord, PLANNER_VERSION, RankRecord, common_rows};
+use super::islands::{Device, declares, island_rows, open_islands};
+use super::record::{PLANNER_VERSION, RankRecord};
 use crate::bootstrap::{ControlPlane, JoinParams, Reach, UniqueId, own_addresses};
 use crate::call::Collective;
 use crate::capability::Capabilities;
@@ -10,9 +11,9 @@ use crate::config::{Auth, Fallback};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::{Engine, Island, Links, WaitPolicy, Watch};
 use crate::plan::{LinkCost, World};
-use crate::plugin::{NetPlugin, VendorPlugin};
+use crate::plugin::NetPlugin;
 use crate::topology::{Placement, Topology};
-use infiniccl_plugin_api::{CapRow, device_attr, worker_option};
+use infiniccl_plugin_api::{device_attr, worker_option};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,25 +28,23 @@ const FAR: LinkCost = LinkCost {
 };
 const GAMMA_PS: u64 = 50;
 
-/// This rank's device.
-struct Device {
-    plugin: VendorPlugin,
-    handle: u64,
-    island: String,
-    arithmetic: String,
-    numa: u32,
-}
-
 /// Makes the communicator of job `id`; blocks until all ranks have come, at most `timeouts.connect`.
 pub(super) fn init(context: &Context, id: &UniqueId, rank: u32, size: u32) -> Result<Communicator> {
     let settings = context.bootstrap_settings();
-    let deadline = Instant::now() + settings.connect;
-    let control = Arc::new(ControlPlane::join(&JoinParams {
+    let control = ControlPlane::join(&JoinParams {
         id,
         rank,
         size,
         settings: &settings,
-    })?);
+    })?;
+    form(context, control)
+}
+
+/// Makes a communicator of the ranks that have met.
+pub(super) fn form(context: &Context, control: ControlPlane) -> Result<Communicator> {
+    let control = Arc::new(control);
+    let rank = control.rank();
+    let deadline = Instant::now() + context.config().timeouts.connect;
     let device = open_device(context)?;
     let (net, worker, address) = open_network(context, &control)?;
     let record = RankRecord {
@@ -277,70 +276,6 @@ fn agree(control: &ControlPlane, records: &[RankRecord]) -> Result<()> {
     Ok(())
 }
 
-/// Makes the vendor communicator of this rank's island; returns it with what came of it on every rank.
-fn open_islands(
-    context: &Context,
-    control: &ControlPlane,
-    device: &Device,
-    topology: &Topology,
-    deadline: Instant,
-) -> Result<(Option<u64>, Vec<IslandRecord>)> {
-    let rank = control.rank();
-    let members = topology.island_of(rank);
-    let leads = members.len() > 1 && members[0] == rank;
-    let mut failed = None;
-    let mut id = Vec::new();
-    if leads {
-        match device.plugin.comm_unique_id(device.handle) {
-            Ok(bytes) => id = bytes,
-            Err(error) => failed = Some(error.to_string()),
-        }
-    }
-    let ids = control.allgather("exchanging the islands' ids", &id, deadline)?;
-    let id = &ids[members[0] as usize];
-    let mut comm = None;
-    let mut rows = Vec::new();
-    if members.len() > 1 && !id.is_empty() {
-        let place = topology.ranks[rank as usize].island_rank;
-        let limit = deadline
-            .saturating_duration_since(Instant::now())
-            .mul_f64(ISLAND_SHARE);
-        let opened = device
-            .plugin
-            .comm_init(device.handle, id, place, members.len() as u32, limit, &[])
-            .and_then(|handle| device.plugin.comm_caps(handle).map(|caps| (handle, caps)));
-        match opened {
-            Ok((handle, caps)) => (comm, rows) = (Some(handle), caps),
-            Err(error) => failed = Some(error.to_string()),
-        }
-    } else if members.len() > 1 && failed.is_none() {
-        failed = Some("the island's first rank made no id".to_string());
-    }
-    let record = IslandRecord {
-        failed,
-        rows,
-        disproved: Vec::new(),
-    };
-    let records = control.allgather("exchanging capabilities", &record.to_bytes(), deadline)?;
-    let _ = context;
-    Ok((comm, decode(&records, IslandRecord::from_bytes)?))
-}
-
-/// Share of the time left that an island may use, so that its failure can still be told.
-const ISLAND_SHARE: f64 = 0.5;
-
-fn island_rows(records: &[IslandRecord], members: &[u32]) -> Vec<CapRow> {
-    let rows: Vec<&[CapRow]> = members
-        .iter()
-        .map(|r| records[*r as usize].rows.as_slice())
-        .collect();
-    common_rows(&rows)
-}
-
-fn declares(rows: &[CapRow], collective: Collective) -> bool {
-    rows.iter().any(|row| row.collective == collective.abi())
-}
-
 /// An island that does not work: the links of its ranks drop one tier, as loudly as the operator asked.
 fn dropped(context: &Context, plugin: &str, rank: u32, why: &str, mine: bool) -> Result<()> {
     let text =
@@ -371,7 +306,7 @@ fn wait_policy(context: &Context, world: &World, rank: u32) -> WaitPolicy {
     }
 }
 
-fn decode<T>(
+pub(super) fn decode<T>(
     records: &[Vec<u8>],
     read: impl Fn(&[u8]) -> std::result::Result<T, crate::bootstrap::wire::Malformed>,
 ) -> Result<Vec<T>> {

@@ -6,11 +6,13 @@ mod communicator;
 mod context;
 mod group;
 mod init;
+mod islands;
 mod raw;
 mod record;
 mod report;
 mod split;
 mod typed;
+mod verify;
 mod work;
 
 pub use builder::CommunicatorBuilder;

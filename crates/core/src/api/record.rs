@@ -84,6 +84,8 @@ pub(super) struct IslandRecord {
     /// Why it failed; `None`: it works.
     pub(super) failed: Option<String>,
     pub(super) rows: Vec<CapRow>,
+    /// Whether this process has checked the rows before.
+    pub(super) checked: bool,
     pub(super) disproved: Vec<Disproof>,
 }
 
@@ -93,6 +95,7 @@ impl IslandRecord {
         w.option(self.failed.as_ref(), |w, why| {
             w.text(why, MAX_TEXT);
         });
+        w.u8(u8::from(self.checked));
         put_list(&mut w, &self.rows, |w, row| {
             w.u32(row.collective.0).u32(row.scope.0);
             let words = [
@@ -122,6 +125,7 @@ impl IslandRecord {
     pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut r = Reader::new(bytes);
         let failed = r.option(|r| r.text(MAX_TEXT))?;
+        let checked = r.u8()? == 1;
         let rows = r.list(MAX_ROWS, |r| {
             Ok(CapRow {
                 collective: abi::Collective(r.u32()?),
@@ -161,6 +165,7 @@ impl IslandRecord {
         Ok(IslandRecord {
             failed,
             rows,
+            checked,
             disproved,
         })
     }
@@ -219,6 +224,7 @@ mod tests {
         let island = IslandRecord {
             failed: Some("no space".into()),
             rows: vec![row],
+            checked: true,
             disproved: vec![Disproof {
                 collective: Collective::Reduce,
                 dtype: DataType::Int8,
