@@ -2,8 +2,8 @@
 
 use super::communicator::Communicator;
 use super::context::Context;
-use super::init::init;
-use crate::bootstrap::UniqueId;
+use super::init::{form, init};
+use crate::bootstrap::{UniqueId, join_from_environment, process_env};
 use crate::error::{Error, ErrorKind, Result};
 
 /// What a communicator is made of; every field but the context has to be set.
@@ -63,6 +63,21 @@ impl Communicator {
             rank: None,
             size: None,
         }
+    }
+
+    /// Makes the communicator of all ranks that a launcher started: `torchrun`, `mpirun`, `srun` or
+    /// `infiniccl run`. Without a launcher it has this rank alone.
+    ///
+    /// Every rank calls it equally often. Blocks until all ranks have come, at most `timeouts.connect`.
+    ///
+    /// # Errors
+    /// `InvalidUsage` when launchers contradict each other, or when nothing says where the ranks meet: the message
+    /// names what to set. Otherwise those of [`CommunicatorBuilder::build`].
+    pub fn from_environment(context: &Context) -> Result<Communicator> {
+        form(
+            context,
+            join_from_environment(context.config(), &process_env)?.plane,
+        )
     }
 
     /// Makes a communicator of `size` ranks that all live in this process, for one thread each.

@@ -84,11 +84,6 @@ impl ControlPlane {
         &self.members
     }
 
-    /// The address of this rank over which it reached the root, or was reached; `None`: unknown.
-    pub(crate) fn local_ip(&self) -> Option<std::net::IpAddr> {
-        None
-    }
-
     /// The settings it was made with.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
