@@ -1,6 +1,6 @@
 //! Refuses plugin files that somebody else could have written or could exchange.
 
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -17,8 +17,7 @@ const STICKY: u32 = 0o1000;
 /// in it what is not theirs. In a user namespace, owners outside of it all look like one unknown user; they
 /// cannot be told apart there, so only the modes decide.
 pub(super) fn check(path: &Path) -> Result<(), String> {
-    let metadata = examine(path)?;
-    judge(path, &metadata, &Viewer::current(), false)?;
+    judge(path, examine(path)?, &Viewer::current(), false)?;
     check_folder(path)
 }
 
@@ -26,13 +25,27 @@ pub(super) fn check(path: &Path) -> Result<(), String> {
 pub(super) fn check_folder(path: &Path) -> Result<(), String> {
     let viewer = Viewer::current();
     for (level, folder) in path.ancestors().skip(1).enumerate() {
-        judge(folder, &examine(folder)?, &viewer, level >= 1)?;
+        judge(folder, examine(folder)?, &viewer, level >= 1)?;
     }
     Ok(())
 }
 
-fn examine(path: &Path) -> Result<Metadata, String> {
-    fs::symlink_metadata(path).map_err(|e| format!("{} cannot be examined: {e}", path.display()))
+/// Who owns a file, and who may do what with it.
+#[derive(Clone, Copy)]
+struct Rights {
+    owner: u32,
+    group: u32,
+    mode: u32,
+}
+
+fn examine(path: &Path) -> Result<Rights, String> {
+    let metadata =
+        fs::symlink_metadata(path).map_err(|e| format!("{} cannot be examined: {e}", path.display()))?;
+    Ok(Rights {
+        owner: metadata.uid(),
+        group: metadata.gid(),
+        mode: metadata.mode(),
+    })
 }
 
 /// Who asks.
@@ -82,8 +95,8 @@ impl Viewer {
 }
 
 /// Says who else may write, and what changes it.
-fn judge(path: &Path, metadata: &Metadata, viewer: &Viewer, sticky_is_enough: bool) -> Result<(), String> {
-    let (owner, mode) = (metadata.uid(), metadata.mode());
+fn judge(path: &Path, rights: Rights, viewer: &Viewer, sticky_is_enough: bool) -> Result<(), String> {
+    let Rights { owner, group, mode } = rights;
     let (who, remedy) = if owner != 0 && owner != viewer.own && Some(owner) != viewer.unknown {
         (
             format!("its owner, user {owner}"),
@@ -93,9 +106,9 @@ fn judge(path: &Path, metadata: &Metadata, viewer: &Viewer, sticky_is_enough: bo
         return Ok(());
     } else if mode & OTHER_WRITE != 0 {
         (format!("everybody (mode {:04o})", mode & 0o7777), "chmod o-w")
-    } else if mode & GROUP_WRITE != 0 && !viewer.is_private(metadata.gid(), owner) {
+    } else if mode & GROUP_WRITE != 0 && !viewer.is_private(group, owner) {
         (
-            format!("its group {} (mode {:04o})", metadata.gid(), mode & 0o7777),
+            format!("its group {group} (mode {:04o})", mode & 0o7777),
             "chmod g-w",
         )
     } else {
@@ -176,35 +189,37 @@ mod tests {
 
     #[test]
     fn a_strangers_file_is_refused_also_when_only_he_may_write_it() {
-        let base = tempfile::tempdir().unwrap();
-        let file = base.path().join("libx.so");
-        fs::write(&file, "x").unwrap();
-        mode(&file, 0o644);
-        let judged = |own: u32, unknown: Option<u32>| {
+        let judged = |owner: u32, own: u32, unknown: Option<u32>| {
+            let viewer = Viewer {
+                own,
+                unknown,
+                users: String::new(),
+                groups: String::new(),
+            };
             judge(
-                &file,
-                &fs::metadata(&file).unwrap(),
-                &Viewer {
-                    own,
-                    unknown,
-                    users: String::new(),
-                    groups: String::new(),
+                Path::new("/x.so"),
+                Rights {
+                    owner,
+                    group: 7,
+                    mode: 0o100_644,
                 },
+                &viewer,
                 false,
             )
         };
-        if fs::metadata(&file).unwrap().uid() == 0 {
-            assert_eq!(judged(7, None), Ok(()), "root may write everything anyway");
-            std::os::unix::fs::chown(&file, Some(12345), None).unwrap();
-        }
-        let owner = fs::metadata(&file).unwrap().uid();
-        assert_eq!(judged(owner, None), Ok(()));
-        let error = judged(owner + 1, None).unwrap_err();
+        assert_eq!(judged(0, 1000, None), Ok(()), "root may write everything anyway");
+        assert_eq!(judged(1000, 1000, None), Ok(()));
+        let error = judged(1001, 1000, None).unwrap_err();
         assert!(
-            error.contains(&format!("may be written by its owner, user {owner},")),
+            error.starts_with("/x.so may be written by its owner, user 1001, and"),
             "{error}"
         );
-        assert_eq!(judged(owner + 1, Some(owner)), Ok(()));
+        assert!(error.ends_with("change the owner of /x.so"), "{error}");
+        assert_eq!(
+            judged(65534, 1000, Some(65534)),
+            Ok(()),
+            "owners outside of a user namespace"
+        );
     }
 
     #[test]
@@ -228,20 +243,21 @@ mod tests {
         );
         assert!(!viewer.is_private(4711, 1000), "an unknown group");
 
-        let file = tempfile::NamedTempFile::new().unwrap();
-        mode(file.path(), 0o664);
-        let metadata = fs::metadata(file.path()).unwrap();
-        let nobody_known = Viewer {
-            own: metadata.uid(),
-            users: String::new(),
-            groups: String::new(),
-            ..viewer
+        let judged = |owner, group| {
+            judge(
+                Path::new("/x.so"),
+                Rights {
+                    owner,
+                    group,
+                    mode: 0o100_664,
+                },
+                &viewer,
+                false,
+            )
         };
-        let error = judge(file.path(), &metadata, &nobody_known, false).unwrap_err();
-        assert!(
-            error.contains(&format!("by its group {} (mode 0664)", metadata.gid())),
-            "{error}"
-        );
-        assert!(error.contains(": chmod g-w /"), "{error}");
+        assert_eq!(judged(1000, 1000), Ok(()));
+        let error = judged(1000, 100).unwrap_err();
+        assert!(error.contains("by its group 100 (mode 0664)"), "{error}");
+        assert!(error.ends_with(": chmod g-w /x.so"), "{error}");
     }
 }
