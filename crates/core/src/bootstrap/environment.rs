@@ -18,6 +18,7 @@ use super::join::JoinParams;
 use super::keys::Key;
 use super::launch::{Env, Launch, detect, must_be_asked};
 use super::listen::{bound_addresses, listen, listen_and_reserve};
+use super::mpi_presence::{self, Mpi};
 use super::pmi::{self, Pmi};
 use super::pmix;
 use super::rendezvous::{Reach, own_addresses, serve};
@@ -42,47 +43,45 @@ pub(crate) fn process_env(name: &str) -> Option<String> {
 }
 
 /// Joins the communicator of all ranks that the launcher started; one rank alone without a launcher. Every rank calls it
-/// equally often. Plugins that open an MPI library must be loaded before.
+/// equally often. Blocks until all have joined, at most `timeouts.connect` for meeting and as long for joining. Plugins
+/// that open an MPI library must be loaded before.
 ///
 /// # Errors
-/// `InvalidUsage` when launchers contradict each other, or nothing says where the ranks meet; the errors of
-/// [`ControlPlane::join`].
+/// `InvalidUsage` when launchers contradict each other, or nothing says where the ranks meet; `Timeout` and `System` when
+/// they do not meet; the errors of [`ControlPlane::join`].
 pub(crate) fn join_from_environment(config: &Config, env: Env<'_>) -> Result<World> {
     let settings = Settings::from_config(config);
     let launch = launch_of_process(env, settings.connect)?;
     let (rank, size) = launch
         .as_ref()
         .map_or((0, 1), |launch| (launch.rank, launch.size));
-    let Some(known) = launch.as_ref().filter(|launch| launch.size > 1) else {
-        let id = UniqueId::random(&[])?;
-        return Ok(World {
-            plane: ControlPlane::join(&JoinParams {
-                id: &id,
-                rank,
-                size,
+    let id = match launch.as_ref().filter(|launch| launch.size > 1) {
+        None => UniqueId::random(&[])?,
+        Some(launch) => {
+            let deadline = Instant::now() + settings.connect;
+            next_id(&Wish {
+                launch,
+                config,
                 settings: &settings,
-            })?,
-            launch,
-        });
+                env,
+                deadline,
+            })?
+        }
     };
-    let deadline = Instant::now() + settings.connect;
-    let met = meet(&Wish {
-        launch: known,
-        config,
-        settings: &settings,
-        env,
-        deadline,
-    })?;
-    let mut plane = ControlPlane::join(&JoinParams {
-        id: &met.id,
+    let plane = ControlPlane::join(&JoinParams {
+        id: &id,
         rank,
         size,
         settings: &settings,
     })?;
-    if let Some(hold) = met.hold {
-        plane.keep(hold);
-    }
     Ok(World { plane, launch })
+}
+
+/// Takes over what belongs to the communicator of `id`, if it is the first of its job.
+pub(super) fn adopt(id: &UniqueId) -> Option<First> {
+    let mut job = JOB.lock().unwrap_or_else(PoisonError::into_inner);
+    let job = job.as_mut().filter(|job| job.process == std::process::id())?;
+    job.first.take_if(|first| first.id == *id)
 }
 
 /// What the launcher says about this process; where it must be asked over a port, that takes at most `limit`.
@@ -105,8 +104,19 @@ struct Job {
     process: u32,
     id: UniqueId,
     next: u64,
+    /// What belongs to the first communicator, until it is joined.
+    first: Option<First>,
     /// Keeps the ports of rank 0 for its next communicators.
     _reserved: Vec<Socket>,
+}
+
+/// What the first communicator of a job needs beside its id.
+pub(super) struct First {
+    id: UniqueId,
+    /// What the launcher's store needs until the communicator ends.
+    pub(super) hold: Option<Box<dyn Send + Sync>>,
+    /// The file that others look for until they have joined.
+    _file: Option<SharedFile>,
 }
 
 static JOB: Mutex<Option<Job>> = Mutex::new(None);
@@ -119,15 +129,8 @@ struct Wish<'a> {
     deadline: Instant,
 }
 
-struct Met {
-    id: UniqueId,
-    /// What the launcher's store needs until the communicator ends, and the file that others look for until it is there.
-    hold: Option<Box<dyn Send + Sync>>,
-    _file: Option<SharedFile>,
-}
-
 /// The id for the next communicator of this job; rank 0 listens for it when this returns.
-fn meet(wish: &Wish<'_>) -> Result<Met> {
+fn next_id(wish: &Wish<'_>) -> Result<UniqueId> {
     let mut job = JOB.lock().unwrap_or_else(PoisonError::into_inner);
     if job.as_ref().is_some_and(|job| job.process != std::process::id()) {
         return Err(Error::new(
@@ -141,24 +144,15 @@ fn meet(wish: &Wish<'_>) -> Result<Met> {
             serve(&id, listen(&id.addresses(), None)?)?;
         }
         job.next += 1;
-        return Ok(Met {
-            id,
-            hold: None,
-            _file: None,
-        });
+        return Ok(id);
     }
     let secret = secret(wish.config)?;
     let way = choose(wish, secret.is_some())?;
     tracing::info!("the ranks meet through {way}");
-    let (shared, mut met, reserved) = first_meeting(wish, way, secret.as_deref())?;
-    met.id = shared.nth(0);
-    *job = Some(Job {
-        process: std::process::id(),
-        id: shared,
-        next: 1,
-        _reserved: reserved,
-    });
-    Ok(met)
+    let made = first_meeting(wish, way, secret.as_deref())?;
+    let id = made.id.nth(0);
+    *job = Some(made);
+    Ok(id)
 }
 
 /// How ranks meet.
@@ -222,8 +216,8 @@ fn fallback(launch: &Launch) -> Result<Way> {
     ))
 }
 
-/// Meets the other ranks for the first time; returns the id that the job's communicators derive theirs from.
-fn first_meeting(wish: &Wish<'_>, way: Way, secret: Option<&[u8]>) -> Result<(UniqueId, Met, Vec<Socket>)> {
+/// Meets the other ranks for the first time.
+fn first_meeting(wish: &Wish<'_>, way: Way, secret: Option<&[u8]>) -> Result<Job> {
     let Wish {
         launch,
         settings,
@@ -231,55 +225,43 @@ fn first_meeting(wish: &Wish<'_>, way: Way, secret: Option<&[u8]>) -> Result<(Un
         deadline,
         ..
     } = *wish;
-    let mut met = Met {
-        id: UniqueId::random(&[])?,
-        hold: None,
-        _file: None,
+    let mix = |id: UniqueId| match (way, secret) {
+        // A root's id is made from the secret already.
+        (Way::Root, _) | (_, None) => id,
+        (_, Some(secret)) => id.with_secret(secret),
     };
-    let mix = |id: UniqueId| secret.map_or(id, |secret| id.with_secret(secret));
-    let mut file = match way {
-        Way::File => Some(SharedFile::of_job(env, &launch.job)?),
-        _ => None,
-    };
-    let (own, reserved) = if launch.rank == 0 {
-        let addresses = match way {
-            Way::Root => root_addresses(wish)?,
-            _ => own_addresses(
-                settings,
-                if launch.on_one_host() {
-                    Reach::ThisHost
-                } else {
-                    Reach::AnyHost
-                },
-                None,
-            )?,
+    let mut own = None;
+    let mut reserved = Vec::new();
+    if launch.rank == 0 {
+        let reach = if launch.on_one_host() {
+            Reach::ThisHost
+        } else {
+            Reach::AnyHost
         };
-        let (listeners, reserved): (Vec<_>, Vec<_>) =
-            listen_and_reserve(&addresses, settings.port_range.as_ref())?
-                .into_iter()
-                .unzip();
+        let addresses = if way == Way::Root {
+            root_addresses(wish)?
+        } else {
+            own_addresses(settings, reach, None)?
+        };
+        let listeners = listen_and_reserve(&addresses, settings.port_range.as_ref())?;
+        let (listeners, sockets): (Vec<_>, Vec<_>) = listeners.into_iter().unzip();
         let bound = bound_addresses(&listeners);
         let id = if way == Way::Root {
             root_id(env, secret, &bound)
         } else {
             UniqueId::random(&bound)?
         };
-        // A root's id is made from the secret already.
-        let shared = if way == Way::Root { id } else { mix(id) };
-        serve(&shared.nth(0), listeners)?;
-        (Some(id), reserved)
-    } else {
-        (None, Vec::new())
-    };
-    let value = own.map(|id| id.to_hex());
-    let id = match way {
-        Way::Root => match own {
-            Some(id) => id,
-            None => root_id(env, secret, &root_addresses(wish)?),
-        },
-        Way::Pmix => match pmix::exchange(value, deadline) {
-            Ok((text, hold)) => {
-                met.hold = hold.map(|hold| Box::new(hold) as _);
+        serve(&mix(id).nth(0), listeners)?;
+        (own, reserved) = (Some(id), sockets);
+    }
+    let mut hold: Option<Box<dyn Send + Sync>> = None;
+    let mut file = None;
+    let id = match (way, own) {
+        (Way::Root, Some(id)) => id,
+        (Way::Root, None) => root_id(env, secret, &root_addresses(wish)?),
+        (Way::Pmix, own) => match pmix::exchange(own.map(|id| id.to_hex()), deadline) {
+            Ok((text, kept)) => {
+                hold = kept.map(|kept| Box::new(kept) as _);
                 text.parse()?
             }
             // Without the library the ranks can still meet, in a way that all of them find.
@@ -289,16 +271,15 @@ fn first_meeting(wish: &Wish<'_>, way: Way, secret: Option<&[u8]>) -> Result<(Un
             }
             Err(e) => return Err(e),
         },
-        Way::Pmi => {
+        (Way::Pmi, own) => {
             let mut pmi = Pmi::connect(env, deadline)?;
-            let text = pmi.exchange(value.as_deref())?;
-            if super::mpi_presence::look() != super::mpi_presence::Mpi::Absent {
-                met.hold = Some(Box::new(pmi));
-            }
+            let text = pmi.exchange(own.map(|id| id.to_hex()).as_deref())?;
+            // MPI could not be initialised any more after this process took its leave, so that waits where MPI is loaded.
+            hold = (mpi_presence::look() != Mpi::Absent).then(|| Box::new(pmi) as _);
             text.parse()?
         }
-        Way::File => {
-            let file = file.as_mut().expect("made above for this way");
+        (Way::File, own) => {
+            let file = file.insert(SharedFile::of_job(env, &launch.job)?);
             match own {
                 Some(id) => {
                     file.publish(&id)?;
@@ -308,8 +289,19 @@ fn first_meeting(wish: &Wish<'_>, way: Way, secret: Option<&[u8]>) -> Result<(Un
             }
         }
     };
-    met._file = file;
-    Ok((if way == Way::Root { id } else { mix(id) }, met, reserved))
+    let id = mix(id);
+    let first = First {
+        id: id.nth(0),
+        hold,
+        _file: file,
+    };
+    Ok(Job {
+        process: std::process::id(),
+        id,
+        next: 1,
+        first: Some(first),
+        _reserved: reserved,
+    })
 }
 
 /// The id that every rank makes for itself from secret and address; attempts that torchrun numbers do not mix.

@@ -9,6 +9,7 @@ use rustix::event::PollFlags;
 use super::arrival::MAX_RANKS;
 use super::control::ControlPlane;
 use super::dial::{Dial, keep_alive, remaining, wait};
+use super::environment;
 use super::gate::Gate;
 use super::handshake::{Claim, Purpose};
 use super::host_identity::HostIdentity;
@@ -60,6 +61,8 @@ impl ControlPlane {
                 format!("rank {rank} of {size} is not possible: ranks go from 0 to the number of ranks - 1"),
             ));
         }
+        // The file by which others find the root goes when all have joined; the rest stays until the end.
+        let first = environment::adopt(id);
         let state = Arc::new(PlaneState::new());
         let me = HostIdentity::of_this_process(settings.node_label.as_deref());
         let mut record = MemberRecord {
@@ -117,6 +120,10 @@ impl ControlPlane {
         star.linked();
         let mut plane = plane;
         plane.set_members(members);
+        first
+            .and_then(|first| first.hold)
+            .into_iter()
+            .for_each(|hold| plane.keep(hold));
         Ok(plane)
     }
 }

@@ -83,10 +83,7 @@ fn a_size_without_a_rank_is_never_rank_0_of_1() {
     ] {
         let error = launch(env).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidUsage, "{env}");
-        assert!(
-            error.message().contains(missing) && error.message().contains('4'),
-            "{env}: {error}"
-        );
+        assert!(error.message().contains(missing), "{env}: {error}");
     }
     for harmless in ["WORLD_SIZE=1", "SLURM_NTASKS=1", "RANK=0", "SLURM_JOB_ID=9"] {
         assert_eq!(launch(harmless).unwrap(), None, "{harmless}");

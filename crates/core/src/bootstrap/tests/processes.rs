@@ -335,24 +335,16 @@ fn idle_ranks_sleep() {
 fn world() {
     let config = Config::load(None).unwrap();
     for round in 0..2u32 {
-        let world = match join_from_environment(&config, &process_env) {
-            Ok(world) => world,
+        let plane = match join_from_environment(&config, &process_env) {
+            Ok(world) => world.plane,
             Err(error) => return println!("error: {error}"),
         };
-        let (rank, size) = (world.plane.rank(), world.plane.size());
-        let records = world
-            .plane
-            .allgather("world", &blob(rank, round), soon())
-            .unwrap();
+        let (rank, size) = (plane.rank(), plane.size());
+        let records = plane.allgather("world", &blob(rank, round), soon()).unwrap();
         assert_eq!(records, (0..size).map(|r| blob(r, round)).collect::<Vec<_>>());
-        let addresses: Vec<_> = world
-            .plane
-            .members()
-            .iter()
-            .flat_map(|m| m.addresses.clone())
-            .collect();
+        let addresses: Vec<_> = plane.members().iter().flat_map(|m| m.addresses.clone()).collect();
         println!("world {round}: rank {rank} of {size}, {addresses:?}");
-        world.plane.close(soon());
+        plane.close(soon());
     }
     println!("done");
 }
