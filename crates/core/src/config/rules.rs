@@ -35,12 +35,17 @@ pub const ALGORITHMS: &[&str] = &[
     "recursive_doubling",
     "rabenseifner",
     "ring",
+    "double_tree",
+    "direct",
+    "recursive_halving",
     "binomial",
     "scatter_allgather",
+    "scatter_gather",
     "chain",
     "bruck",
     "pairwise",
     "linear",
+    "dissemination",
 ];
 
 /// Either everything or one thing.

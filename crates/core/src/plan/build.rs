@@ -207,6 +207,9 @@ impl Planned<'_> {
             (true, A::Rabenseifner) => {
                 algo::allreduce::rabenseifner(b, group, tuning, buffers, reduction, count);
             }
+            (true, A::DoubleTree) => {
+                algo::allreduce::double_tree(b, group, tuning, buffers, reduction, count);
+            }
             (true, A::Direct) => algo::allreduce::direct(b, group, tuning, buffers, reduction, count),
             (true, _) => algo::allreduce::ring(b, group, tuning, buffers, reduction, count),
             (false, A::ScatterGather) => {

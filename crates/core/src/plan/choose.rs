@@ -20,6 +20,7 @@ pub(crate) enum Algorithm {
     RecursiveDoubling,
     Rabenseifner,
     Ring,
+    DoubleTree,
     Direct,
     RecursiveHalving,
     Binomial,
@@ -41,6 +42,7 @@ impl Algorithm {
             Algorithm::RecursiveDoubling => "recursive_doubling",
             Algorithm::Rabenseifner => "rabenseifner",
             Algorithm::Ring => "ring",
+            Algorithm::DoubleTree => "double_tree",
             Algorithm::Direct => "direct",
             Algorithm::RecursiveHalving => "recursive_halving",
             Algorithm::Binomial => "binomial",
@@ -85,7 +87,7 @@ pub(crate) struct Choice {
 pub(crate) fn flat(collective: Collective) -> &'static [Algorithm] {
     use Algorithm::*;
     match collective {
-        Collective::AllReduce => &[RecursiveDoubling, Rabenseifner, Ring, Direct],
+        Collective::AllReduce => &[RecursiveDoubling, Rabenseifner, Ring, DoubleTree, Direct],
         Collective::Broadcast => &[Binomial, ScatterAllgather, Chain],
         Collective::Reduce => &[Binomial, ScatterGather, Chain, Direct],
         Collective::AllGather => &[Bruck, Ring, Direct],
@@ -349,6 +351,12 @@ fn flat_cost(world: &World, request: &Request, algorithm: Algorithm) -> Result<u
     } else {
         shared(world, world.ranks_per_node())
     };
+    // Most edges of the two trees join neighbours; about two of each tree leave a node.
+    let trees = if world.one_island() {
+        near
+    } else {
+        shared(world, world.ranks_per_node().min(4))
+    };
     if algorithm == A::RecursiveDoubling && !world.topology.one_arithmetic() {
         return Err("the ranks' arithmetic differs, so they must not compute the same result each".into());
     }
@@ -356,6 +364,7 @@ fn flat_cost(world: &World, request: &Request, algorithm: Algorithm) -> Result<u
         (C::AllReduce, A::RecursiveDoubling) => cost::allreduce_recursive_doubling(p, n, &mesh),
         (C::AllReduce, A::Rabenseifner) => cost::allreduce_rabenseifner(p, n, &mesh),
         (C::AllReduce, A::Ring) => cost::allreduce_ring(p, n, world.settings.chunk, &ring),
+        (C::AllReduce, A::DoubleTree) => cost::allreduce_double_tree(p, n, world.settings.chunk, &trees),
         (C::AllReduce, A::Direct) => cost::allreduce_direct(p, n, &mesh),
         (C::Broadcast, A::Binomial) => cost::broadcast_binomial(p, n, &mesh),
         (C::Broadcast, A::ScatterAllgather) => cost::broadcast_scatter_allgather(p, n, &mesh),
