@@ -106,13 +106,13 @@ pub(crate) fn allreduce_direct(p: u64, n: u64, link: &LinkCost) -> u64 {
     (link.alphas(hops) + link.overheads(2 * (p - 1)) + link.moved(2 * bytes) + link.combined(bytes)).ns()
 }
 
-/// 4L(α + cβ) + 2n·max(β, γ/2).
+/// 2L(α + 2cβ) + 2n·max(β, γ/2): on each level the two messages of a member follow each other, and their α overlap.
 pub(crate) fn allreduce_double_tree(p: u64, n: u64, chunk: u64, link: &LinkCost) -> u64 {
     if p == 1 {
         return 0;
     }
-    let (hops, bytes) = (4 * levels(p), 2 * u128::from(n));
-    let fill = link.alphas(hops) + link.moved(u128::from(hops) * u128::from(chunk.min(n / 2)));
+    let (hops, bytes) = (2 * levels(p), 2 * u128::from(n));
+    let fill = link.alphas(hops) + link.moved(u128::from(2 * hops) * u128::from(chunk.min(n / 2)));
     let flow = link.moved(bytes).0.max(link.combined(n.into()).0);
     (fill + Terms(flow)).ns()
 }
@@ -159,10 +159,10 @@ pub(crate) fn broadcast_binomial(p: u64, n: u64, link: &LinkCost) -> u64 {
     (link.alphas(levels(p)) + link.moved(u128::from(n) * u128::from(levels(p)))).ns()
 }
 
-/// (p − 2 + n/c)(α + cβ).
+/// (p − 1)α + (p − 2)cβ + nβ, and o for each chunk: the α of chunks overlap, since sends do not wait.
 pub(crate) fn broadcast_chain(p: u64, n: u64, chunk: u64, link: &LinkCost) -> u64 {
-    let (steps, bytes) = chain(p, n, chunk);
-    (link.alphas(steps) + link.moved(bytes)).ns()
+    let (chunks, bytes) = chain(p, n, chunk);
+    (link.alphas(p - 1) + link.overheads(chunks) + link.moved(bytes)).ns()
 }
 
 /// (⌈log2 p⌉ + p − 1)α + 2(p − 1)/p·nβ.
@@ -176,10 +176,12 @@ pub(crate) fn reduce_binomial(p: u64, n: u64, link: &LinkCost) -> u64 {
     (link.alphas(levels(p)) + link.moved(bytes) + link.combined(bytes)).ns()
 }
 
-/// (p − 2 + n/c)(α + c·max(β, γ)).
+/// As [`broadcast_chain`] with max(β, γ) for β, and the combination of the last chunk.
 pub(crate) fn reduce_chain(p: u64, n: u64, chunk: u64, link: &LinkCost) -> u64 {
-    let (steps, bytes) = chain(p, n, chunk);
-    (link.alphas(steps) + link.streamed(bytes)).ns()
+    let (chunks, bytes) = chain(p, n, chunk);
+    let last = if p == 1 { 0 } else { chunk.min(n) };
+    let terms = link.alphas(p - 1) + link.overheads(chunks) + link.streamed(bytes);
+    (terms + link.combined(last.into())).ns()
 }
 
 /// α + (p − 1)(o + nβ + nγ).
@@ -240,15 +242,14 @@ fn tail(p: u64, n: u64, chunk: u64, link: &LinkCost) -> Terms {
     link.combined(u128::from(chunk.min(n / p)))
 }
 
-/// Steps of a chain of p members that n bytes in chunks go through, and the bytes of those steps.
+/// The chunks that go through a chain of p members, and the bytes that pass before the last of them has come.
 fn chain(p: u64, n: u64, chunk: u64) -> (u64, u128) {
     if p == 1 {
         return (0, 0);
     }
     let chunk = chunk.clamp(1, n.max(1));
-    let chunks = n.div_ceil(chunk).max(1);
     (
-        p - 2 + chunks,
+        n.div_ceil(chunk),
         u128::from(p - 2) * u128::from(chunk) + u128::from(n),
     )
 }

@@ -5,7 +5,7 @@ use crate::algo::tree::{Node, Side};
 use crate::algo::{Blocks, Buffers, Group, Outcome, Reduction, Span, Tuning};
 use crate::schedule::Builder;
 
-/// 4L(α + cβ) + 2nβ for chunks of c bytes, L = ⌈log2 p⌉ (`cost::allreduce_double_tree`; Sanders, Speck and Träff).
+/// 2L(α + 2cβ) + 2nβ for chunks of c bytes, L = ⌈log2 p⌉ (`cost::allreduce_double_tree`; Sanders, Speck and Träff).
 ///
 /// Who has children in one tree is a leaf of the other, so that all members send and receive the same. Chunks go up
 /// to the root, where they are complete, and down again while others are on their way up. Scratch: two chunks for

@@ -3,7 +3,7 @@
 use crate::algo::{Buffers, Group, Span, Tuning};
 use crate::schedule::Builder;
 
-/// (p−2 + n/c)(α + cβ) for chunks of c bytes (`cost::broadcast_chain`). No scratch.
+/// (p−1)α + (p−2)cβ + nβ for chunks of c bytes (`cost::broadcast_chain`). No scratch.
 pub(crate) fn chain(
     b: &mut Builder,
     group: Group<'_>,

@@ -1,6 +1,6 @@
 //! Broadcast as a scatter down a binomial tree and an allgather around a ring: for messages of middle length.
 
-use crate::algo::staging::{copy_chunks, recv_chunks, send_chunks};
+use crate::algo::staging::{copy_chunks, recv_chunks};
 use crate::algo::{Blocks, Buffers, Group, Tuning, tree};
 use crate::schedule::Builder;
 
@@ -28,15 +28,18 @@ pub(crate) fn scatter_allgather(
         let (parent, mine) = (group.ranks[member(tree::parent(node))], subtree(node));
         recv_chunks(b, parent, dst.plus(mine.offset), mine.bytes, chunk);
     }
+    // All of a member's sends could start at once; the ring waits, or the scatter would share the link with it.
+    let scatter_is_out = b.alloc(1);
     for child in tree::children(node, p) {
-        let part = subtree(child);
-        send_chunks(
-            b,
-            group.ranks[member(child)],
-            from.plus(part.offset),
-            part.bytes,
-            chunk,
-        );
+        let (peer, part) = (group.ranks[member(child)], subtree(child));
+        for piece in part.pieces(chunk) {
+            let last = piece.offset + piece.bytes == part.offset + part.bytes;
+            if last {
+                b.send_in_turn(peer, from.plus(piece.offset), piece.bytes, scatter_is_out);
+            } else {
+                b.send(peer, from.plus(piece.offset), piece.bytes);
+            }
+        }
     }
     let scattered = |node: usize, block: usize| (node..node + tree::size(node, p)).contains(&block);
     for step in 0..p - 1 {
@@ -46,7 +49,11 @@ pub(crate) fn scatter_allgather(
         for i in 0..pieces {
             if !next_has_it {
                 let out = blocks[given].piece(i, chunk);
-                b.send(group.next(), from.plus(out.offset), out.bytes);
+                if step == 0 && i == 0 {
+                    b.send_in_turn(group.next(), from.plus(out.offset), out.bytes, scatter_is_out);
+                } else {
+                    b.send(group.next(), from.plus(out.offset), out.bytes);
+                }
             }
             if !have_it {
                 let piece = blocks[taken].piece(i, chunk);

@@ -4,7 +4,7 @@ use crate::algo::staging::Slots;
 use crate::algo::{Buffers, Group, Outcome, Reduction, Span, Tuning};
 use crate::schedule::Builder;
 
-/// (p−2 + n/c)(α + c·max(β, γ)) for chunks of c bytes (`cost::reduce_chain`).
+/// (p−1)α + ((p−2)c + n)·max(β, γ) for chunks of c bytes (`cost::reduce_chain`).
 pub(crate) fn chain(
     b: &mut Builder,
     group: Group<'_>,
