@@ -255,10 +255,8 @@ impl Member {
             Some(_) => {}
             None => self.stalled = None,
         }
-        let (waiting, round_due) = self.rounds.waiting(now);
-        if let Some(message) = waiting {
-            self.tell(message);
-        }
+        let (step, round_due) = self.rounds.tick(now);
+        self.step(self.rank, Ok(step));
         let (outcome, inquiry_due) = self.inquiries.tick(&host_of(&self.hosts), now);
         self.outcome(outcome, &|| status.clone(), now);
         [round_due, inquiry_due].into_iter().flatten().min()
@@ -338,6 +336,9 @@ impl Member {
         step.down.iter().for_each(|message| self.down(message));
         if let Some((round, records)) = step.done {
             self.actions.push(Action::Gathered(round, records));
+        }
+        if let Some(message) = step.waiting {
+            self.tell(message);
         }
         if let Some((rank, text)) = step.disagreement {
             let failure = Failure::new(ErrorKind::Remote, self.rank, text).by(rank, self.host(rank));

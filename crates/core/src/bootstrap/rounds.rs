@@ -8,6 +8,8 @@ use super::tree::{Tree, describe_ranks};
 
 /// How long an exchange may be open before the root says who is missing, and how often it repeats that.
 const WAITING: Duration = Duration::from_millis(500);
+/// How long a rank keeps records back to send them up together with those of the ranks below it.
+const HELD: Duration = Duration::from_millis(100);
 
 /// What an exchange did in one step.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub(crate) struct Step {
     pub(crate) down: Vec<Message>,
     /// An exchange that ended here, with the records by rank.
     pub(crate) done: Option<(u64, Vec<Vec<u8>>)>,
+    /// News for everybody: who is missing.
+    pub(crate) waiting: Option<Message>,
     /// Ranks took part in different exchanges: the rank that differs, and the sentence that says so.
     pub(crate) disagreement: Option<(u32, String)>,
 }
@@ -86,9 +90,11 @@ impl Rounds {
             }
             return Ok(step);
         }
-        if let Some(found) = disagreement(&state.pending) {
-            step.disagreement = Some(found);
-        } else if state.heard.len() == self.size {
+        if state.heard.len() == self.size {
+            step.disagreement = disagreement(&state.pending);
+            if step.disagreement.is_some() {
+                return Ok(step);
+            }
             let entries = std::mem::take(&mut state.pending);
             let results = entries.iter().map(|e| (e.rank, e.blob.clone())).collect();
             step.down = batches(round, entries);
@@ -141,28 +147,42 @@ impl Rounds {
         Ok(())
     }
 
-    /// At the root: who is missing in an exchange that has been open for a while, and when to ask again.
-    pub(crate) fn waiting(&mut self, now: Instant) -> (Option<Message>, Option<Instant>) {
-        let (rank, size, finished) = (self.rank, self.size, self.finished);
-        let Some(state) = self.open.get_mut(&finished).filter(|_| rank == 0) else {
-            return (None, None);
+    /// Does what is due in an exchange that waits, and says when to look again: records do not wait for ever for those
+    /// beside them, and the root says who is missing, or who means another exchange.
+    pub(crate) fn tick(&mut self, now: Instant) -> (Step, Option<Instant>) {
+        let mut step = Step::default();
+        let Some((round, state)) = self.open.iter_mut().next().map(|(round, state)| (*round, state)) else {
+            return (step, None);
         };
-        if now < state.since + WAITING || now < state.announced + WAITING {
-            return (None, Some((state.since + WAITING).max(state.announced + WAITING)));
+        if self.rank != 0 {
+            if state.pending.is_empty() {
+                return (step, None);
+            }
+            let due = state.since + HELD;
+            if now < due {
+                return (step, Some(due));
+            }
+            state.pending_bytes = 0;
+            let entries = std::mem::take(&mut state.pending);
+            step.up.push(Message::Gather { round, entries });
+            return (step, None);
+        }
+        let due = state.since.max(state.announced) + WAITING;
+        if now < due {
+            return (step, Some(due));
         }
         state.announced = now;
-        let all = 0..u32::try_from(size).unwrap_or(u32::MAX);
+        step.disagreement = disagreement(&state.pending);
+        let all = 0..u32::try_from(self.size).unwrap_or(u32::MAX);
         let missing: Vec<u32> = all.filter(|rank| !state.heard.contains(rank)).collect();
         let count = u32::try_from(missing.len()).unwrap_or(u32::MAX);
         let missing = missing.into_iter().take(32).collect();
-        (
-            Some(Message::Waiting {
-                round: finished,
-                count,
-                missing,
-            }),
-            Some(now + WAITING),
-        )
+        step.waiting = Some(Message::Waiting {
+            round,
+            count,
+            missing,
+        });
+        (step, Some(now + WAITING))
     }
 
     /// Whether entries of `rank` may come from the child `child`.

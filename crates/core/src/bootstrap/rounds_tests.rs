@@ -106,18 +106,56 @@ fn large_records_travel_in_batches() {
 }
 
 #[test]
-fn different_exchanges_are_named() {
+fn different_exchanges_are_named_once_all_are_there_or_after_a_while() {
     let mut root = Rounds::new(Tree::new(4), 0, 4);
     let now = Instant::now();
-    root.gather(0, vec![entry(0, "split")], now).unwrap();
-    root.gather(0, vec![entry(1, "split")], now).unwrap();
-    let step = root.gather(0, vec![entry(3, "barrier")], now).unwrap();
+    for (rank, what) in [(3, "barrier"), (0, "split"), (1, "split")] {
+        assert_eq!(
+            root.gather(0, vec![entry(rank, what)], now).unwrap(),
+            Step::default(),
+            "too early to judge"
+        );
+    }
+    let (step, _) = root.tick(now + WAITING);
     let (rank, text) = step.disagreement.unwrap();
     assert_eq!(rank, 3);
     assert!(
         text.contains("rank 3 is in `barrier` while rank 0 is in `split` (0, 1)"),
         "{text}"
     );
+    let step = root.gather(0, vec![entry(2, "barrier")], now).unwrap();
+    assert_eq!(
+        step.disagreement.unwrap().0,
+        2,
+        "of two groups of equal size, the one without rank 0"
+    );
+}
+
+#[test]
+fn records_do_not_wait_for_ever_for_those_beside_them() {
+    let mut inner = Rounds::new(Tree::new(20), 1, 20);
+    let now = Instant::now();
+    assert_eq!(
+        inner.gather(0, vec![entry(1, "x")], now).unwrap(),
+        Step::default()
+    );
+    assert_eq!(
+        inner.gather(0, vec![entry(18, "x")], now).unwrap(),
+        Step::default()
+    );
+    let (step, due) = inner.tick(now);
+    assert_eq!((step, due), (Step::default(), Some(now + HELD)));
+    let (step, _) = inner.tick(now + HELD);
+    let Message::Gather { round: 0, entries } = &step.up[0] else {
+        panic!("{step:?}")
+    };
+    assert_eq!(entries.iter().map(|e| e.rank).collect::<Vec<_>>(), [1, 18]);
+    inner.gather(0, vec![entry(17, "x")], now).unwrap();
+    let step = inner.gather(0, vec![entry(19, "x")], now).unwrap();
+    let Message::Gather { entries, .. } = &step.up[0] else {
+        panic!("{step:?}")
+    };
+    assert_eq!(entries.iter().map(|e| e.rank).collect::<Vec<_>>(), [17, 19]);
 }
 
 #[test]
@@ -145,13 +183,13 @@ fn protocol_violations_are_refused() {
 fn the_root_says_who_is_missing_once_an_exchange_waits() {
     let mut root = Rounds::new(Tree::new(5), 0, 5);
     let begun = Instant::now();
-    assert_eq!(root.waiting(begun), (None, None));
+    assert_eq!(root.tick(begun), (Step::default(), None));
     root.gather(0, vec![entry(1, "x"), entry(3, "x")], begun).unwrap();
-    let (message, again) = root.waiting(begun + Duration::from_millis(10));
-    assert!(message.is_none());
-    let (message, _) = root.waiting(again.unwrap());
+    let (step, again) = root.tick(begun + Duration::from_millis(10));
+    assert_eq!(step, Step::default());
+    let (step, _) = root.tick(again.unwrap());
     assert_eq!(
-        message,
+        step.waiting,
         Some(Message::Waiting {
             round: 0,
             count: 3,
@@ -161,8 +199,8 @@ fn the_root_says_who_is_missing_once_an_exchange_waits() {
     let mut other = Rounds::new(Tree::new(5), 1, 5);
     other.gather(0, vec![entry(1, "x")], begun).unwrap();
     assert_eq!(
-        other.waiting(begun + Duration::from_secs(5)),
-        (None, None),
+        other.tick(begun + Duration::from_secs(5)).0.waiting,
+        None,
         "only the root says so"
     );
 }
