@@ -15,6 +15,8 @@ pub struct Builtin {
 inventory::collect!(Builtin);
 
 #[cfg(feature = "builtin")]
+inventory::submit! { Builtin { root: infiniccl_plugin_host::plugin_root } }
+#[cfg(feature = "builtin")]
 inventory::submit! { Builtin { root: infiniccl_plugin_net_tcp::plugin_root } }
 
 /// The roots of all linked-in plugins, by name, so that their order does not depend on the linker.
