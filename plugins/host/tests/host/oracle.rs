@@ -113,7 +113,7 @@ pub(crate) fn value(dtype: DType, op: RedOp, rank: usize, index: usize) -> Value
     let bits = size(dtype) * 8;
     match dtype {
         // Mostly true, so that AND is not always false with many ranks.
-        DType::BOOL => Value::Bool(random % 5 != 0),
+        DType::BOOL => Value::Bool(!random.is_multiple_of(5)),
         DType::INT8 | DType::INT16 | DType::INT32 | DType::INT64 => {
             let wide = i128::from(random.cast_signed());
             Value::Int(wide << (128 - bits) >> (128 - bits))
