@@ -5,16 +5,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The modules of the core and those they may use. Data flows one way: api, plan, schedule, exec, plugin.
-/// `capability` and `topology` feed the plan alone; `error`, `config` and `trace` are leaves.
+/// `capability` and `topology` feed the plan alone; `call` (what is asked), `error`, `config` and `trace` are leaves.
 const EDGES: &[(&str, &[&str])] = &[
     ("error", &[]),
+    ("call", &["error"]),
     ("config", &["error"]),
     ("trace", &["error", "config"]),
     ("schedule", &["error"]),
     ("algo", &["schedule", "error"]),
     ("topology", &["error"]),
-    ("capability", &["error"]),
-    ("plan", &["capability", "topology", "algo", "schedule", "error"]),
+    ("capability", &["call", "error"]),
+    (
+        "plan",
+        &["capability", "topology", "algo", "schedule", "call", "error"],
+    ),
     ("plugin", &["config", "trace", "error"]),
     ("bootstrap", &["config", "trace", "error"]),
     (
@@ -31,6 +35,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "capability",
             "topology",
             "plugin",
+            "call",
             "config",
             "trace",
             "error",
@@ -46,6 +51,11 @@ const REEXPORTS: &[(&str, Option<&str>)] = &[
     ("ErrorKind", Some("error")),
     ("Result", Some("error")),
     ("UniqueId", Some("bootstrap")),
+    ("Collective", Some("call")),
+    ("RedOp", Some("call")),
+    ("Element", None),
+    ("F8E4M3", None),
+    ("F8E5M2", None),
 ];
 
 /// Modules that are pure functions of plain data.

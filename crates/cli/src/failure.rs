@@ -56,6 +56,12 @@ impl From<ClusterError> for Failure {
     }
 }
 
+impl From<infiniccl::Error> for Failure {
+    fn from(e: infiniccl::Error) -> Self {
+        Failure::new(e.to_string())
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(e: io::Error) -> Self {
         Failure::new(e.to_string())

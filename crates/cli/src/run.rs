@@ -1,7 +1,6 @@
 //! `infiniccl run`: starts ranks here, carries their output, and ends all of them together.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use infiniccl_testkit::job::{Job, Limits, OnFailure, PrefixedOutput, Signals};
 
 use crate::cluster_args::{ClusterArgs, seconds};
 use crate::failure::Failure;
+use crate::settings::ConfigArg;
 
 /// What a failed rank means for the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -49,16 +49,11 @@ pub(crate) struct RunArgs {
 }
 
 /// Runs the job; the exit code is the job's.
-pub(crate) fn run(args: RunArgs, config: Option<&Path>) -> Result<ExitCode, Failure> {
+pub(crate) fn run(args: RunArgs, config: &ConfigArg) -> Result<ExitCode, Failure> {
     // First of all, while there is one thread: the threads that follow inherit the mask.
     let signals = Signals::block()?;
     let layout = args.cluster.layout(args.ranks)?;
-    let config = config
-        .map(|path| {
-            path.canonicalize()
-                .map_err(|e| Failure::new(format!("--config {}: {e}", path.display())))
-        })
-        .transpose()?;
+    let config = config.full_path()?;
     let cluster = args.cluster.build(&layout)?;
     if args.cluster.nodes.is_some() {
         eprintln!("infiniccl: {} ranks on {}", layout.ranks(), cluster.which());
