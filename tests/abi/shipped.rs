@@ -9,7 +9,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Name, kind, folder and file of each plugin that is linked in by default.
-const SHIPPED: [(&str, PluginKind, &str); 1] = [("net-tcp", PluginKind::NET, "libinfiniccl_net_tcp.so")];
+const SHIPPED: [(&str, PluginKind, &str); 2] = [
+    ("host", PluginKind::VENDOR, "libinfiniccl_host.so"),
+    ("net-tcp", PluginKind::NET, "libinfiniccl_net_tcp.so"),
+];
 
 /// The shared library of a plugin, built with the profile of this test where that was not done before.
 fn library(name: &str, file: &str) -> PathBuf {

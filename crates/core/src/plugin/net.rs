@@ -231,7 +231,6 @@ impl NetPlugin {
     ///
     /// For the core only: the caller answers for the memory that the requests name, until they complete.
     #[inline]
-    #[allow(dead_code, reason = "the executor calls it")]
     pub(crate) fn post(&self, worker: WorkerHandle, requests: &[WorkRequest]) -> (Status, usize) {
         let mut accepted = 0;
         let status = (self.table().post)(worker, requests.as_ptr(), requests.len() as u64, &mut accepted);

@@ -393,7 +393,6 @@ impl VendorPlugin {
     ///
     /// For the core only: the caller answers for the memory that the rows name, until the stream is past.
     #[inline]
-    #[allow(dead_code, reason = "the executor calls it")]
     pub(crate) fn enqueue(&self, comm: CommHandle, collectives: &[CollDesc], stream: StreamHandle) -> Status {
         (self.table().enqueue)(comm, collectives.as_ptr(), collectives.len() as u64, stream)
     }
