@@ -28,7 +28,6 @@ struct Seat {
     interest: Interest,
     address: SocketAddr,
     record: Option<MemberRecord>,
-    linked: bool,
 }
 
 impl Seat {
@@ -115,7 +114,6 @@ impl Arrival {
             interest: Interest::Read,
             address,
             record: None,
-            linked: false,
         };
         self.seats.insert(claim.rank, seat);
     }
@@ -136,7 +134,7 @@ impl Arrival {
                     seat.record = Some(record);
                     self.form(now);
                 }
-                Ok(ArrivalMessage::Linked) => self.linked(rank),
+                Ok(ArrivalMessage::Linked) if matches!(self.stage, Stage::Linking) => self.linked(rank),
                 Ok(ArrivalMessage::GiveUp(failure)) => {
                     self.remove(rank);
                     self.fail(failure, now);
@@ -188,11 +186,10 @@ impl Arrival {
         }
     }
 
+    /// A rank needs the root no more; closing its connection tells it that the root took note.
     fn linked(&mut self, rank: u32) {
-        if let Some(seat) = self.seats.get_mut(&rank) {
-            seat.linked = true;
-        }
-        if matches!(self.stage, Stage::Linking) && self.seats.values().all(|seat| seat.linked) {
+        self.remove(rank);
+        if self.seats.is_empty() {
             self.stage = Stage::Done;
         }
     }
@@ -208,11 +205,6 @@ impl Arrival {
     /// A rank that arrived has gone again.
     fn leave(&mut self, rank: u32, why: String, now: Instant) {
         let Some(seat) = self.remove(rank) else { return };
-        if seat.linked {
-            // It closed because it has all it needs.
-            self.seats.insert(rank, seat);
-            return;
-        }
         if matches!(self.stage, Stage::Gathering | Stage::Linking) {
             let host = seat
                 .record
@@ -276,18 +268,23 @@ impl Arrival {
         Some(now + PROGRESS)
     }
 
+    /// Sends what is queued, to the ranks of this process last: it may end as soon as it hears of a failure.
     fn flush(&mut self) {
         let Some(registrar) = &self.registrar else { return };
-        for (rank, seat) in &mut self.seats {
-            // An error shows again when reading.
-            let _ = seat.link.flush();
-            let wanted = if seat.link.pending() {
-                Interest::ReadWrite
-            } else {
-                Interest::Read
-            };
-            if wanted != seat.interest && registrar.modify(seat.link.fd(), *rank, wanted).is_ok() {
-                seat.interest = wanted;
+        let here = std::process::id();
+        let is_here = |seat: &Seat| seat.record.as_ref().is_some_and(|record| record.pid == here);
+        for turn in [false, true] {
+            for (rank, seat) in self.seats.iter_mut().filter(|(_, seat)| is_here(seat) == turn) {
+                // An error shows again when reading.
+                let _ = seat.link.flush();
+                let wanted = if seat.link.pending() {
+                    Interest::ReadWrite
+                } else {
+                    Interest::Read
+                };
+                if wanted != seat.interest && registrar.modify(seat.link.fd(), *rank, wanted).is_ok() {
+                    seat.interest = wanted;
+                }
             }
         }
     }

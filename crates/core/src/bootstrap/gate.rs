@@ -223,7 +223,10 @@ impl Gate {
             registrar.remove(listener.as_fd());
         }
         self.paused_until = Some(now + ACCEPT_PAUSE);
-        if let Some((_, oldest)) = self.unproven.pop_first() {
+        // An honest handshake is done by then.
+        let is_old = |unproven: &Unproven| unproven.since + 4 * ACCEPT_PAUSE <= now;
+        if let Some(entry) = self.unproven.first_entry().filter(|entry| is_old(entry.get())) {
+            let oldest = entry.remove();
             registrar.remove(oldest.stream.as_fd());
             self.turn_away(&oldest, None);
         }

@@ -61,9 +61,21 @@ pub(crate) fn addresses() -> Result<Vec<InterfaceAddress>> {
         .with_source(e)
     };
     let mut list: *mut libc::ifaddrs = std::ptr::null_mut();
+    let mut tries = 0;
     // SAFETY: `list` is a valid place for the pointer; on success it owns a list that is freed below.
-    if unsafe { libc::getifaddrs(&raw mut list) } != 0 {
-        return Err(failed(std::io::Error::last_os_error()));
+    while unsafe { libc::getifaddrs(&raw mut list) } != 0 {
+        // It talks to the kernel over a socket, which may be interrupted or short of memory for a moment.
+        let error = std::io::Error::last_os_error();
+        tries += 1;
+        if tries > 10
+            || !matches!(
+                error.kind(),
+                std::io::ErrorKind::Interrupted | std::io::ErrorKind::WouldBlock
+            )
+        {
+            return Err(failed(error));
+        }
+        std::thread::yield_now();
     }
     let mut found = Vec::new();
     let mut next = list;

@@ -29,6 +29,8 @@ use crate::{Error, ErrorKind, Result};
 
 /// The root tells its progress every second; one that is silent for longer than this, and than the heartbeat, is lost.
 const ROOT_SILENCE: Duration = Duration::from_secs(10);
+/// How long a rank that is linked waits for the root to take note of it.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// What a rank needs to join.
 pub(crate) struct JoinParams<'a> {
@@ -299,10 +301,16 @@ impl Star {
         }
     }
 
-    /// The tree works for this rank: it needs the root's help no more.
-    fn linked(&mut self) {
+    /// The tree works for this rank: it needs the root's help no more. The root closes the connection, so that the port
+    /// of this end is free again at once; ended connections keep the port of the end that closed first.
+    fn linked(mut self) {
+        let until = Instant::now() + LAST_WORD;
         // A root that has gone by now is noticed through the tree.
-        let _ = self.send(&ArrivalMessage::Linked);
+        let mut open = self.send(&ArrivalMessage::Linked).is_ok();
+        while let (true, Some(left)) = (open, remaining(until)) {
+            open = wait(&[(self.link.stream().as_fd(), PollFlags::IN)], left).is_ok()
+                && matches!(self.link.fill(Instant::now()), Ok(Fill::Open));
+        }
     }
 
     /// Passes `result` on; an error is told to the root first, so that the others learn of it at once.

@@ -69,12 +69,16 @@ pub(crate) fn bound_addresses(listeners: &[TcpListener]) -> Vec<SocketAddr> {
 fn listen_on(address: SocketAddr, range: Option<&RangeInclusive<u16>>) -> Result<(TcpListener, Socket)> {
     let (Some(range), 0) = (range, address.port()) else {
         return bind(address).map_err(|e| {
-            let message = if e.kind() == std::io::ErrorKind::AddrInUse {
-                format!(
+            let message = match e.kind() == std::io::ErrorKind::AddrInUse {
+                false => format!("cannot listen on {address}"),
+                true if address.port() == 0 => format!(
+                    "cannot listen on {}: no port is free (net.ipv4.ip_local_port_range); wait for ended connections \
+                     to time out, or widen the range",
+                    address.ip()
+                ),
+                true => format!(
                     "cannot listen on {address}: the port is in use by another process; choose another one"
-                )
-            } else {
-                format!("cannot listen on {address}")
+                ),
             };
             Error::new(ErrorKind::System, message)
                 .with("address", address)
