@@ -2,6 +2,8 @@
 
 mod build;
 mod choose;
+#[cfg(test)]
+mod composed;
 mod hierarchical;
 mod lower;
 mod world;
