@@ -2,6 +2,7 @@
 
 mod exchange;
 mod faults;
+mod namespaces;
 mod probe;
 mod sleep;
 mod soak;
