@@ -181,6 +181,14 @@ mod tests {
         for end in 0..bytes.len() {
             assert!(WorkerAddress::decode(&bytes[..end]).is_err(), "cut at {end}");
         }
+        // Any byte may be wrong: the worst is an address that leads nowhere.
+        for position in 0..bytes.len() {
+            for value in [0, 1, 4, 6, 9, 0xff] {
+                let mut wrong = bytes.clone();
+                wrong[position] = value;
+                drop(WorkerAddress::decode(&wrong));
+            }
+        }
         let mut newer = bytes.clone();
         newer[0] = 2;
         assert_eq!(

@@ -22,6 +22,9 @@
 //! | everybody who answers refuses the secret | FAILED | REMOTE |
 //! | it was aborted here | FAILED | ABORTED |
 //!
+//! `channel_close` waits for the sends that were posted before it, aborts the channel when its time limit passes, and
+//! says so with TIMEOUT; the handle is gone either way. Completions of its work can still be polled afterwards.
+//!
 //! # Waiting
 //! The descriptor of `wait_fd` is an epoll set. After `arm` the caller polls once more, and sleeps only if that
 //! completed nothing.

@@ -1,7 +1,7 @@
 //! The sockets that peers connect to: exactly on the addresses asked for, on free ports of the range asked for.
 
 use crate::address::MAX_ENTRIES;
-use crate::error::{Failure, Result};
+use crate::error::{Failure, Result, system};
 use crate::interfaces::{Interface, link_local};
 use crate::options::Options;
 use crate::socket;
@@ -110,15 +110,18 @@ fn listen(mut address: SocketAddr, options: &Options) -> Result<Listener> {
             other => return other.map_err(|errno| refused(&address, errno)),
         }
     }
-    let tried = u32::from(high - low) + 1;
-    Err(Failure {
-        status: infiniccl_plugin_api::Status::SYSTEM,
-        text: format!(
-            "no free port on {}: all {tried} ports of port_range {low}-{high} are in use; widen the range or end \
-             what listens there",
-            address.ip()
+    let ip = address.ip();
+    let text = match u32::from(high - low) + 1 {
+        1 => format!(
+            "{} is in use, and port_range allows no other port",
+            SocketAddr::from((ip, low))
         ),
-    })
+        tried => format!(
+            "no free port on {ip}: all {tried} ports of port_range {low}-{high} are in use; widen the range or end \
+             what listens there"
+        ),
+    };
+    Err(system("cannot listen", text))
 }
 
 fn try_listen(address: &SocketAddr, options: &Options) -> rustix::io::Result<Listener> {
@@ -203,10 +206,10 @@ mod tests {
             })
             .unwrap();
         let range = format!("{low}-{}", low + 2);
-        let options = options(&[("addresses", "127.0.0.77"), ("port_range", &range)]);
+        let of_three = options(&[("addresses", "127.0.0.77"), ("port_range", &range)]);
         let mut held = Vec::new();
         let error = loop {
-            match open(&options) {
+            match open(&of_three) {
                 Ok(listeners) => held.extend(listeners),
                 Err(error) => break error,
             }
@@ -219,6 +222,13 @@ mod tests {
         for part in ["127.0.0.77", &range, "3 ports"] {
             assert!(error.text.contains(part), "{part} in {}", error.text);
         }
+        let fixed = format!("{low}-{low}");
+        let error = open(&options(&[("addresses", "127.0.0.77"), ("port_range", &fixed)])).unwrap_err();
+        assert!(
+            error.text.contains(&format!("127.0.0.77:{low}")),
+            "{}",
+            error.text
+        );
         drop(taken);
     }
 

@@ -328,3 +328,6 @@ impl Receiver {
         (self.start, self.end) = (0, 0);
     }
 }
+
+#[cfg(test)]
+mod tests;

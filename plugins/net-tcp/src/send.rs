@@ -10,8 +10,9 @@ use std::mem::MaybeUninit;
 
 /// Most parts of a system call; each message has two.
 const MAX_PARTS: usize = 64;
-/// Most bytes of a system call, so that the other direction gets its turn.
-const MAX_BYTES: usize = 512 << 10;
+/// Most bytes of a system call, so that the other direction gets its turn: a message of 512 KiB with its header, or
+/// several smaller ones.
+const MAX_BYTES: usize = (512 << 10) + MAX_PARTS / 2 * HEADER;
 /// Most messages that wait on a channel.
 pub(crate) const MAX_QUEUE: usize = 4096;
 

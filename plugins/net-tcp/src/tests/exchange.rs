@@ -16,6 +16,7 @@ both_ways! {
     work_before_the_connection_and_a_late_accept
     several_lanes_and_many_channels
     ipv6_and_details
+    many_ranks_meet_one_at_once
 }
 
 const SIZES: [usize; 26] = [
@@ -351,4 +352,29 @@ fn ipv6_and_details(way: Way) {
     assert_eq!((&local_a, &peer_a), (&peer_b, &local_b));
     assert!(local_a.starts_with("[::1]:"), "{detail_a}");
     assert_eq!(a.close_channel(to_b, Duration::from_secs(5)), Status::OK);
+}
+
+fn many_ranks_meet_one_at_once(way: Way) {
+    const RANKS: u32 = 48;
+    let (root, addresses) = (
+        Node::new(way, 0, &[]),
+        [("addresses", "127.0.0.3"), ("auth_key", KEY)],
+    );
+    let mut others: Vec<Node> = (1..=RANKS)
+        .map(|rank| Node::open(way, rank, &addresses).unwrap())
+        .collect();
+    let connecting: Vec<u64> = others.iter().map(|other| other.connect(&root, 0)).collect();
+    let accepting: Vec<u64> = others.iter().map(|other| root.accept(other, 0)).collect();
+    let sent: Vec<Vec<u8>> = (1..=RANKS).map(|rank| pattern(rank, 0, 0, 3000)).collect();
+    let mut received = vec![vec![0; 3000]; RANKS as usize];
+    let mut root = root;
+    for (position, other) in others.iter_mut().enumerate() {
+        other.send(connecting[position], &sent[position], other.rank);
+        root.recv(accepting[position], &mut received[position]);
+    }
+    let mut nodes: Vec<&Node> = others.iter().collect();
+    nodes.push(&root);
+    let ends = drive_for(&nodes, 2 * RANKS as usize);
+    assert!(ends.iter().all(|(_, end)| end.status == Status::OK));
+    assert!(received == sent);
 }

@@ -10,8 +10,8 @@ both_ways! {
     time_limits_wake_the_sleeper
 }
 
-/// Polls, asleep in between, until so many completions came.
-fn finish_asleep(node: &Node, count: usize) -> usize {
+/// Polls, asleep in between, until so many completions came; returns how often it slept, and says so before.
+fn finish_asleep(node: &Node, count: usize, before_sleep: impl Fn()) -> usize {
     let (mut seen, mut slept) = (0, 0);
     while seen < count {
         node.arm();
@@ -20,6 +20,7 @@ fn finish_asleep(node: &Node, count: usize) -> usize {
         seen += ends.len();
         if ends.is_empty() {
             slept += 1;
+            before_sleep();
             assert!(
                 node.sleep(LIMIT / 2),
                 "rank {} was not woken; {seen} of {count}",
@@ -33,26 +34,33 @@ fn finish_asleep(node: &Node, count: usize) -> usize {
 fn sleepers_wake_for_data_room_and_connections(way: Way) {
     let (a, b) = (Node::new(way, 0, &[]), Node::new(way, 1, &[]));
     let (to_b, to_a) = (a.connect(&b, 0), b.accept(&a, 0));
-    std::thread::scope(|scope| {
-        for (mut node, channel, peer) in [(a, to_b, 1), (b, to_a, 0)] {
-            scope.spawn(move || {
-                let mut slept = 0;
-                for (message, size) in [1, 100_000, 30 << 20, 8, 9000].into_iter().enumerate() {
-                    let message = message as u32;
-                    let sent = pattern(node.rank, peer, message, size);
-                    let mut received = vec![0; size];
-                    node.recv(channel, &mut received);
-                    node.send(channel, &sent, 0);
-                    slept += finish_asleep(&node, 2);
-                    assert!(
-                        received == pattern(peer, node.rank, message, size),
-                        "{size} bytes"
-                    );
-                }
-                assert!(slept > 0);
-                assert_eq!(node.close(LIMIT), Status::OK);
-            });
+    let (asleep, noticed) = std::sync::mpsc::channel();
+    let converse = |mut node: Node, channel, peer, before_sleep: &dyn Fn()| {
+        let mut slept = 0;
+        for (message, size) in [1, 100_000, 30 << 20, 8, 9000].into_iter().enumerate() {
+            let message = message as u32;
+            let sent = pattern(node.rank, peer, message, size);
+            let mut received = vec![0; size];
+            node.recv(channel, &mut received);
+            node.send(channel, &sent, 0);
+            slept += finish_asleep(&node, 2, before_sleep);
+            assert!(
+                received == pattern(peer, node.rank, message, size),
+                "{size} bytes"
+            );
         }
+        assert_eq!(node.close(LIMIT), Status::OK);
+        slept
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // The other end has nothing to do yet but to sleep.
+            noticed.recv_timeout(LIMIT / 2).unwrap();
+            converse(a, to_b, 1, &|| {});
+        });
+        // Nobody listens to the later words.
+        let slept = converse(b, to_a, 0, &|| asleep.send(()).unwrap_or_default());
+        assert!(slept > 0);
     });
 }
 
