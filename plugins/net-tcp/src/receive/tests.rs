@@ -57,9 +57,8 @@ fn streams_may_be_cut_anywhere() {
         let (mut written, mut posted) = (0, 0);
         while done.len() < messages.len() {
             // Some more of the stream, a receive perhaps, and a step or a look.
-            let piece = stream[written..]
-                .len()
-                .min(1 + random.below([5, 200, 40_000][round % 3]));
+            let cut = if random.below(4) == 0 { 5 } else { 2 * most };
+            let piece = stream[written..].len().min(1 + random.below(cut));
             if let Moved::Bytes(count) = send_from(&from, &stream[written..written + piece]) {
                 written += count;
             }
