@@ -11,6 +11,8 @@ mod exec;
 mod plan;
 pub mod plugin;
 mod schedule;
+#[cfg(test)]
+mod simulate;
 mod topology;
 
 pub use api::{

@@ -2,6 +2,7 @@
 //!
 //! Three layers, in this order: the rows that the library declared, the operator's overrides, and what the rules
 //! of the library ask of a result. What comes out is the effective answer that the planner and the reports use.
+#![forbid(unsafe_code)]
 
 use crate::call::{Collective, RedOp};
 use infiniccl_plugin_api::{CapRow, MemKind, cap_flags};

@@ -1,4 +1,5 @@
 //! The planner: from a request and the agreed world to a schedule. A pure function, the same on every rank.
+#![forbid(unsafe_code)]
 
 mod build;
 mod choose;

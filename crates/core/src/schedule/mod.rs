@@ -3,11 +3,10 @@
 //! Addresses are relative to three bases that are patched in when the schedule is run: the caller's input, the
 //! caller's output, and scratch memory. Sends to one peer leave in program order and meet that peer's receives
 //! in its program order, so no tags are needed; every other order is a dependency that [`Builder`] found.
+#![forbid(unsafe_code)]
 
 mod builder;
 mod hazard;
-#[cfg(test)]
-pub(crate) mod simulate;
 
 pub(crate) use builder::{Builder, InPlace};
 

@@ -1,6 +1,7 @@
 //! Where the ranks are: nodes, islands, and the order in which algorithms walk through them.
 //!
 //! Everything here is computed from the agreed world alone, so that every rank computes the same.
+#![forbid(unsafe_code)]
 
 /// One rank, as all ranks agreed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -3,8 +3,8 @@
 use super::catalog::{ALGORITHMS, build};
 use super::world::{Random, World};
 use crate::algo::{Group, Tuning, barrier};
-use crate::schedule::simulate::{Memory, Order, simulate};
 use crate::schedule::{Action, Builder, Schedule};
+use crate::simulate::{Memory, Order, simulate};
 
 #[test]
 fn steps_scratch_and_messages_are_bounded() {

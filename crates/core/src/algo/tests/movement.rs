@@ -2,8 +2,8 @@
 
 use super::world::{Random, SAME, Trial, Values, World, counts, roots};
 use crate::algo::{Blocks, Buffers, Group, Span, Tuning, all_gather, barrier, broadcast, gather, scatter};
-use crate::schedule::simulate::{Memory, Order, simulate};
 use crate::schedule::{Action, Builder, InPlace, Schedule};
+use crate::simulate::{Memory, Order, simulate};
 
 type AllGather = fn(&mut Builder, Group<'_>, Tuning, Buffers, &Blocks);
 type Broadcast = fn(&mut Builder, Group<'_>, Tuning, Buffers, u64, usize);

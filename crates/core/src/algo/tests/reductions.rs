@@ -2,8 +2,8 @@
 
 use super::world::{Random, SAME, Trial, Values, World, counts, roots};
 use crate::algo::{Blocks, Buffers, Group, Reduction, Span, Tuning, allreduce, reduce, reduce_scatter};
-use crate::schedule::simulate::{Memory, Order, Value, combine, decode, encode, simulate};
 use crate::schedule::{Builder, InPlace};
+use crate::simulate::{Memory, Order, Value, combine, decode, encode, simulate};
 use infiniccl_reduce::{DataType, ReduceOp};
 
 type AllReduce = fn(&mut Builder, Group<'_>, Tuning, Buffers, Reduction, u64);

@@ -1,8 +1,8 @@
 //! A group of simulated ranks, the data they hold, and the comparison with what they should hold in the end.
 
 use crate::algo::{Buffers, Group, Tuning};
-use crate::schedule::simulate::{Memory, Order, decode, encode, simulate};
 use crate::schedule::{Base, Builder, InPlace, Loc, Schedule};
+use crate::simulate::{Memory, Order, decode, encode, simulate};
 use infiniccl_plugin_api::RedOp;
 use infiniccl_reduce::{DataType, Factors, ReduceOp};
 
@@ -221,7 +221,7 @@ impl Values {
 
     /// The elements of `rank`: random integers, or floats whose sums and products are exact in any order.
     pub(super) fn input(&self, rank: usize, count: u64) -> Vec<u8> {
-        use crate::schedule::simulate::Value;
+        use crate::simulate::Value;
         let mut random = Random((rank as u64) << 32 ^ 0x5eed);
         if self.dtype.is_integer() {
             let mut bytes: Vec<u8> = Vec::new();
@@ -246,7 +246,7 @@ impl Values {
 
     /// A mean is rounded once more than the exact one: by the factor on the result.
     fn close(&self, want: &[u8], have: &[u8]) -> bool {
-        use crate::schedule::simulate::Value::Float;
+        use crate::simulate::Value::Float;
         let bits = match self.dtype {
             DataType::Float16 => 10,
             DataType::BFloat16 => 7,

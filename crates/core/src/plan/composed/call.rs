@@ -3,8 +3,8 @@
 use crate::call::{Collective, RedOp, Request};
 use crate::plan::choose::Algorithm;
 use crate::plan::{Vector, World, build};
-use crate::schedule::simulate::{Memory, Order, Value, combine, decode, encode, simulate};
 use crate::schedule::{InPlace, Schedule};
+use crate::simulate::{Memory, Order, Value, combine, decode, encode, simulate};
 use infiniccl_reduce::DataType;
 
 /// What fills outputs at first.

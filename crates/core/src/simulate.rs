@@ -15,7 +15,7 @@ mod vendor;
 pub(crate) use memory::Memory;
 pub(crate) use reference::{Value, combine, decode, encode};
 
-use super::{Action, Schedule};
+use crate::schedule::{Action, Schedule};
 use meetings::{Channel, Meetings, message};
 use std::fmt::Write;
 
