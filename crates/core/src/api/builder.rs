@@ -74,10 +74,7 @@ impl Communicator {
     /// `InvalidUsage` when launchers contradict each other, or when nothing says where the ranks meet: the message
     /// names what to set. Otherwise those of [`CommunicatorBuilder::build`].
     pub fn from_environment(context: &Context) -> Result<Communicator> {
-        form(
-            context,
-            join_from_environment(context.config(), &process_env)?.plane,
-        )
+        form(context, join_from_environment(context.config(), &process_env)?)
     }
 
     /// Makes a communicator of `size` ranks that all live in this process, for one thread each.

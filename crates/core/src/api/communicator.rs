@@ -121,7 +121,10 @@ impl Communicator {
     pub fn finalize(self) -> Result<()> {
         self.inner.drain()?;
         let limit = self.inner.context.config().timeouts.connect;
-        self.inner.control.barrier("finalize", Instant::now() + limit)
+        let deadline = Instant::now() + limit;
+        self.inner.control.barrier("finalize", deadline)?;
+        self.inner.control.close(deadline);
+        Ok(())
     }
 
     pub(super) fn inner(&self) -> &Arc<Inner> {

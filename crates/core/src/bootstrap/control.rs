@@ -94,11 +94,6 @@ impl ControlPlane {
         *self.key.derive("infiniccl data connections", &[]).bytes()
     }
 
-    /// The key that a communicator made out of this one starts from.
-    pub(super) fn derive_key(&self, parts: &[&[u8]]) -> Key {
-        self.key.derive("infiniccl derived communicator", parts)
-    }
-
     /// Gives `blob` (at most 1 MiB) and gets every rank's, by rank. Collective: all ranks call it in the same order with
     /// the same `what`. Blocks until all have come; calls from several threads are served one after the other.
     ///
@@ -229,7 +224,7 @@ impl ControlPlane {
 
     /// Ends this rank's part in order: the others do not see a death. Waits until all ranks have come so far, at most
     /// until `deadline`; after that the service thread goes on for those that still use the communicator.
-    pub(crate) fn close(self, deadline: Instant) {
+    pub(crate) fn close(&self, deadline: Instant) {
         self.leave(deadline, true);
     }
 

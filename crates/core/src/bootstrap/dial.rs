@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, Socket, Type};
 
 use super::handshake::{Claim, HandshakeError, Initiator, Purpose, Reply};
 use super::keys::{Key, random_bytes};
@@ -238,14 +238,6 @@ fn prepare(address: SocketAddr) -> io::Result<Socket> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     Ok(socket)
-}
-
-/// Keeps firewalls from forgetting an idle connection, and lets the kernel notice a dead host.
-pub(crate) fn keep_alive(stream: &TcpStream, interval: Duration) -> io::Result<()> {
-    if interval.is_zero() {
-        return Ok(());
-    }
-    SockRef::from(stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(interval).with_interval(interval))
 }
 
 fn in_progress(error: &io::Error) -> bool {

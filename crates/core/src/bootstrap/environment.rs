@@ -29,14 +29,6 @@ use super::unique_id::UniqueId;
 use crate::config::{Auth, Config};
 use crate::{Error, ErrorKind, Result};
 
-/// A communicator of all ranks of a job.
-pub(crate) struct World {
-    /// Its control plane.
-    pub(crate) plane: ControlPlane,
-    /// What the launcher said; `None` when there was none, and this process is alone.
-    pub(crate) launch: Option<Launch>,
-}
-
 /// The environment of this process.
 pub(crate) fn process_env(name: &str) -> Option<String> {
     std::env::var(name).ok()
@@ -49,7 +41,7 @@ pub(crate) fn process_env(name: &str) -> Option<String> {
 /// # Errors
 /// `InvalidUsage` when launchers contradict each other, or nothing says where the ranks meet; `Timeout` and `System` when
 /// they do not meet; the errors of [`ControlPlane::join`].
-pub(crate) fn join_from_environment(config: &Config, env: Env<'_>) -> Result<World> {
+pub(crate) fn join_from_environment(config: &Config, env: Env<'_>) -> Result<ControlPlane> {
     let settings = Settings::from_config(config);
     let launch = launch_of_process(env, settings.connect)?;
     let (rank, size) = launch
@@ -68,13 +60,12 @@ pub(crate) fn join_from_environment(config: &Config, env: Env<'_>) -> Result<Wor
             })?
         }
     };
-    let plane = ControlPlane::join(&JoinParams {
+    ControlPlane::join(&JoinParams {
         id: &id,
         rank,
         size,
         settings: &settings,
-    })?;
-    Ok(World { plane, launch })
+    })
 }
 
 /// Takes over what belongs to the communicator of `id`, if it is the first of its job.
@@ -84,11 +75,20 @@ pub(super) fn adopt(id: &UniqueId) -> Option<First> {
     job.first.take_if(|first| first.id == *id)
 }
 
-/// What the launcher says about this process; where it must be asked over a port, that takes at most `limit`.
+/// Who started this process, as which rank of how many; `None` when no launcher did.
+///
+/// Reads the environment; a launcher that sets no rank but a port where it tells it (`mpiexec -pmi-port`) is asked, for
+/// ten seconds at most.
 ///
 /// # Errors
-/// Those of [`detect`], and `System` or `Timeout` when the launcher does not answer.
-pub(crate) fn launch_of_process(env: Env<'_>, limit: Duration) -> Result<Option<Launch>> {
+/// `InvalidUsage` when a launcher's variables are incomplete, or two launchers contradict each other (the message names
+/// both); `System` or `Timeout` when the launcher does not answer.
+pub fn launch() -> Result<Option<Launch>> {
+    launch_of_process(&process_env, Duration::from_secs(10))
+}
+
+/// What the launcher says about this process; where it must be asked over a port, that takes at most `limit`.
+fn launch_of_process(env: Env<'_>, limit: Duration) -> Result<Option<Launch>> {
     let Some((rank, size)) = pmi::ask_rank_and_size(env, Instant::now() + limit)? else {
         return detect(env);
     };

@@ -94,11 +94,6 @@ impl Gate {
         }
     }
 
-    /// Whether the gate still listens.
-    pub(crate) fn is_open(&self) -> bool {
-        !self.listeners.is_empty()
-    }
-
     /// Handles readiness of one of the gate's tokens. `decide` judges proven claims.
     pub(crate) fn ready(
         &mut self,

@@ -8,7 +8,7 @@ use rustix::event::PollFlags;
 
 use super::arrival::MAX_RANKS;
 use super::control::ControlPlane;
-use super::dial::{Dial, keep_alive, remaining, wait};
+use super::dial::{Dial, remaining, wait};
 use super::environment;
 use super::gate::Gate;
 use super::handshake::{Claim, Purpose};
@@ -142,7 +142,7 @@ pub(super) fn start(
         rank, size, settings, ..
     } = *params;
     let gate = (!listeners.is_empty()).then(|| Gate::new(listeners, link_key(&key)));
-    let member = MemberIo::new(Arc::clone(&state), (rank, size), settings.heartbeat, parent, gate);
+    let member = MemberIo::new(Arc::clone(&state), (rank, size), settings, parent, gate);
     let waker = service::add(Box::new(member))?;
     Ok(ControlPlane::assemble(
         (rank, size),
@@ -177,11 +177,7 @@ fn dial_parent(
         },
         deadline,
     };
-    let link = dial.connect(&mut || star.check())?;
-    if let Err(e) = keep_alive(link.stream(), params.settings.keepalive) {
-        tracing::debug!("keepalive of the control connection: {e}");
-    }
-    Ok(link)
+    dial.connect(&mut || star.check())
 }
 
 fn failure_of(rank: u32, error: &Error) -> Failure {

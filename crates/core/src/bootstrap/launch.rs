@@ -14,7 +14,8 @@ pub(crate) type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Who started this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Launcher {
+#[non_exhaustive]
+pub enum Launcher {
     /// `torchrun`, `infiniccl run`, and all that set the variables of `torch.distributed`.
     Torchrun,
     /// `mpirun` of Open MPI.
@@ -38,26 +39,27 @@ impl fmt::Display for Launcher {
 
 /// What a launcher says about this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Launch {
+#[non_exhaustive]
+pub struct Launch {
     /// Who says it.
-    pub(crate) launcher: Launcher,
+    pub launcher: Launcher,
     /// This rank.
-    pub(crate) rank: u32,
+    pub rank: u32,
     /// The number of ranks.
-    pub(crate) size: u32,
+    pub size: u32,
     /// This rank's number among those of its node.
-    pub(crate) local_rank: Option<u32>,
+    pub local_rank: Option<u32>,
     /// The number of ranks of its node.
-    pub(crate) local_size: Option<u32>,
+    pub local_size: Option<u32>,
     /// The launcher's number for the node.
-    pub(crate) node_hint: Option<u32>,
+    pub node_hint: Option<u32>,
     /// Tells this job from others of the same user on the same host, as well as the launcher's variables can.
     pub(crate) job: String,
 }
 
 impl Launch {
     /// Whether the launcher says that all ranks are on this host.
-    pub(crate) fn on_one_host(&self) -> bool {
+    pub fn on_one_host(&self) -> bool {
         self.local_size == Some(self.size)
     }
 }

@@ -411,3 +411,7 @@ fn answer(seq: u64, status: &StatusReport) -> Answer {
         },
     }
 }
+
+#[cfg(test)]
+#[path = "member_tests.rs"]
+mod tests;

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use socket2::{SockRef, TcpKeepalive};
+
 use super::gate::{Admitted, GATE_TOKENS, Gate};
 use super::handshake::{Purpose, Verdict};
 use super::link::{Fill, Link};
@@ -12,6 +14,7 @@ use super::message::Message;
 use super::plane_state::{Command, PlaneState};
 use super::report::{Failure, StatusReport};
 use super::service::{Interest, Registrar, Source};
+use super::settings::Settings;
 use super::tree::Tree;
 use crate::ErrorKind;
 
@@ -33,6 +36,7 @@ pub(crate) struct MemberIo {
     rank: u32,
     size: u32,
     heartbeat: Duration,
+    keepalive: Duration,
     gate: Option<Gate>,
     peers: BTreeMap<u32, Peer>,
     registrar: Option<Registrar>,
@@ -50,7 +54,7 @@ impl MemberIo {
     pub(crate) fn new(
         state: Arc<PlaneState>,
         (rank, size): (u32, u32),
-        heartbeat: Duration,
+        settings: &Settings,
         parent: Option<Link>,
         gate: Option<Gate>,
     ) -> Self {
@@ -62,7 +66,8 @@ impl MemberIo {
             tree,
             rank,
             size,
-            heartbeat,
+            heartbeat: settings.heartbeat,
+            keepalive: settings.keepalive,
             gate,
             peers: peers
                 .into_iter()
@@ -118,6 +123,7 @@ impl MemberIo {
                     .member
                     .lost(claim.rank, Loss::Closed(e.to_string()), &StatusReport::default());
             }
+            self.keep_alive(&peer.link);
             self.peers.insert(claim.rank, peer);
             if self
                 .tree
@@ -126,6 +132,19 @@ impl MemberIo {
             {
                 self.close_gate();
             }
+        }
+    }
+
+    /// Keeps firewalls from forgetting the link, and has the kernel notice a dead host.
+    fn keep_alive(&self, link: &Link) {
+        if !self.keepalive.is_zero()
+            && let Err(e) = SockRef::from(link.stream()).set_tcp_keepalive(
+                &TcpKeepalive::new()
+                    .with_time(self.keepalive)
+                    .with_interval(self.keepalive),
+            )
+        {
+            tracing::debug!("keepalive of a control connection: {e}");
         }
     }
 
@@ -314,6 +333,7 @@ impl Source for MemberIo {
     fn start(&mut self, registrar: Registrar, now: Instant) {
         let mut failed = None;
         for (rank, peer) in &self.peers {
+            self.keep_alive(&peer.link);
             if let Err(e) = registrar.add(peer.link.fd(), *rank, Interest::Read) {
                 failed = Some(e);
             }

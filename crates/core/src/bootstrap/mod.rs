@@ -9,12 +9,6 @@
 //! `member`, `rounds`, `inquiry`, `arbitration` and `handshake` are pure state machines; `member_io`, `arrival`, `gate`
 //! and `dial` move their bytes. One service thread per process (`service`) serves all communicators.
 
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the communicator, which uses all of this, is not written yet"
-)]
-
 mod arbitration;
 mod arrival;
 mod control;
@@ -53,15 +47,13 @@ pub(crate) mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use environment::launch;
+pub use launch::{Launch, Launcher};
 pub use unique_id::UniqueId;
 
 pub(crate) use control::ControlPlane;
-pub(crate) use environment::{World, join_from_environment, launch_of_process, process_env};
-pub(crate) use host_identity::HostIdentity;
+pub(crate) use environment::{join_from_environment, process_env};
 pub(crate) use join::JoinParams;
-pub(crate) use launch::{Env, Launch, Launcher, detect};
-pub(crate) use record::MemberRecord;
 pub(crate) use rendezvous::{Reach, create_unique_id, own_addresses};
-pub(crate) use report::{CallRecord, Failure, LateReport, StatusReport};
-pub(crate) use runtime_folder::runtime_folder;
+pub(crate) use report::{CallRecord, Failure, StatusReport};
 pub(crate) use settings::Settings;

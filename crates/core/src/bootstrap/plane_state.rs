@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
-use super::report::{CallRecord, Failure, LateReport, StatusReport};
+use super::report::{Failure, LateReport, StatusReport};
 use super::tree::describe_ranks;
 
 /// What a caller asks of the service thread.
@@ -147,11 +147,6 @@ impl PlaneState {
     pub(crate) fn status(&self) -> StatusReport {
         let source = lock(&self.status).clone();
         source.map(|source| source()).unwrap_or_default()
-    }
-
-    /// The call in progress.
-    pub(crate) fn current(&self) -> Option<CallRecord> {
-        self.status().current
     }
 
     /// Sets who says what this rank is doing.

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use crate::config::{Auth, Config, InterfaceSelector};
+use crate::config::{Config, InterfaceSelector};
 
 /// Settings of bootstrap and control plane, from the configuration.
 #[derive(Debug, Clone)]
@@ -20,8 +20,6 @@ pub(crate) struct Settings {
     pub(crate) node_label: Option<String>,
     /// How long a link may be idle before the kernel probes it; never, when it is zero (`network.keepalive`).
     pub(crate) keepalive: Duration,
-    /// Whether a job without a secret may form (`auth`).
-    pub(crate) auth: Auth,
 }
 
 impl Settings {
@@ -38,7 +36,6 @@ impl Settings {
             interfaces: config.network.selector(),
             node_label: config.job.node.clone(),
             keepalive: config.network.keepalive,
-            auth: config.auth,
         }
     }
 }

@@ -122,10 +122,6 @@ impl<'a> Reader<'a> {
         Ok(self.array::<1>()?[0])
     }
 
-    pub(crate) fn u16(&mut self) -> Result<u16, Malformed> {
-        Ok(u16::from_le_bytes(self.array()?))
-    }
-
     pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
         Ok(u32::from_le_bytes(self.array()?))
     }
@@ -212,14 +208,17 @@ mod tests {
         assert_eq!(&bytes[..3], &[9, 0x34, 0x12], "little-endian");
         let mut r = Reader::new(&bytes);
         assert_eq!(r.u8(), Ok(9));
-        assert_eq!(r.u16(), Ok(0x1234));
+        assert_eq!(r.array(), Ok([0x34, 0x12]));
         assert_eq!(r.u32(), Ok(0xdead_beef));
         assert_eq!(r.u64(), Ok(u64::MAX - 1));
         assert_eq!(r.bytes(3), Ok(&b"abc"[..]));
         assert_eq!(r.text(16).as_deref(), Ok("grö"), "cut at a character border");
         assert_eq!(r.option(|r| r.u32()), Ok(Some(5)));
         assert_eq!(r.option(|r| r.u32()), Ok(None));
-        assert_eq!(r.list(3, |r| r.u16()), Ok(vec![1, 2, 3]));
+        assert_eq!(
+            r.list(3, |r| r.array().map(u16::from_le_bytes)),
+            Ok(vec![1, 2, 3])
+        );
         assert_eq!(r.end(), Ok(()));
     }
 

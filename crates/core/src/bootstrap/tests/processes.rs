@@ -336,7 +336,7 @@ fn world() {
     let config = Config::load(None).unwrap();
     for round in 0..2u32 {
         let plane = match join_from_environment(&config, &process_env) {
-            Ok(world) => world.plane,
+            Ok(plane) => plane,
             Err(error) => return println!("error: {error}"),
         };
         let (rank, size) = (plane.rank(), plane.size());
