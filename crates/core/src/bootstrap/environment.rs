@@ -4,25 +4,21 @@
 //! launcher's store (PMIx, PMI), a private file when all ranks are on one host. Every further communicator of the same
 //! processes derives its id from that one, and rank 0 listens on the same ports again.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::path::Path;
+use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use socket2::Socket;
 
 use super::control::ControlPlane;
-use super::dial::remaining;
-use super::interfaces;
 use super::join::JoinParams;
-use super::keys::Key;
 use super::launch::{Env, Launch, detect, must_be_asked};
 use super::listen::{bound_addresses, listen, listen_and_reserve};
 use super::mpi_presence::{self, Mpi};
 use super::pmi::{self, Pmi};
 use super::pmix;
 use super::rendezvous::{Reach, own_addresses, serve};
-use super::runtime_folder::read_private;
+use super::root_address::{root_addresses, root_id, secret};
 use super::settings::Settings;
 use super::shared_file::SharedFile;
 use super::unique_id::UniqueId;
@@ -127,6 +123,13 @@ struct Wish<'a> {
     settings: &'a Settings,
     env: Env<'a>,
     deadline: Instant,
+}
+
+impl Wish<'_> {
+    fn root_addresses(&self) -> Result<Vec<SocketAddr>> {
+        let text = self.config.job.root.as_deref().unwrap_or_default();
+        root_addresses(text, self.launch, self.settings, self.deadline)
+    }
 }
 
 /// The id for the next communicator of this job; rank 0 listens for it when this returns.
@@ -239,7 +242,7 @@ fn first_meeting(wish: &Wish<'_>, way: Way, secret: Option<&[u8]>) -> Result<Job
             Reach::AnyHost
         };
         let addresses = if way == Way::Root {
-            root_addresses(wish)?
+            wish.root_addresses()?
         } else {
             own_addresses(settings, reach, None)?
         };
@@ -258,7 +261,7 @@ fn first_meeting(wish: &Wish<'_>, way: Way, secret: Option<&[u8]>) -> Result<Job
     let mut file = None;
     let id = match (way, own) {
         (Way::Root, Some(id)) => id,
-        (Way::Root, None) => root_id(env, secret, &root_addresses(wish)?),
+        (Way::Root, None) => root_id(env, secret, &wish.root_addresses()?),
         (Way::Pmix, own) => match pmix::exchange(own.map(|id| id.to_hex()), deadline) {
             Ok((text, kept)) => {
                 hold = kept.map(|kept| Box::new(kept) as _);
@@ -302,130 +305,6 @@ fn first_meeting(wish: &Wish<'_>, way: Way, secret: Option<&[u8]>) -> Result<Job
         first: Some(first),
         _reserved: reserved,
     })
-}
-
-/// The id that every rank makes for itself from secret and address; attempts that torchrun numbers do not mix.
-fn root_id(env: Env<'_>, secret: Option<&[u8]>, addresses: &[SocketAddr]) -> UniqueId {
-    if secret.is_none() {
-        tracing::warn!("auth = \"none\": whoever reaches a port of this job can join it and read its data");
-    }
-    let key = Key::from_bytes([0; 32]).derive("infiniccl job secret", &[secret.unwrap_or_default()]);
-    let attempt =
-        ["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT"].map(|name| env(name).unwrap_or_default());
-    let nonce = key.mac(&[b"nonce", attempt[0].as_bytes(), attempt[1].as_bytes()]);
-    UniqueId::new(
-        &key,
-        u64::from_le_bytes(nonce[..8].try_into().expect("8 bytes")),
-        addresses,
-    )
-}
-
-/// The secret that the environment gives, or the file that it names holds.
-fn secret(config: &Config) -> Result<Option<Vec<u8>>> {
-    let bad = |message: String| Error::new(ErrorKind::InvalidUsage, message);
-    match (&config.job.secret, &config.job.secret_file) {
-        (Some(_), Some(_)) => Err(bad(
-            "INFINICCL_SECRET and INFINICCL_SECRET_FILE are both set: unset one of them".into(),
-        )),
-        (Some(secret), None) => Ok(Some(secret.expose().trim().as_bytes().to_vec())),
-        (None, Some(path)) => read_secret(path).map(Some),
-        (None, None) => Ok(None),
-    }
-}
-
-fn read_secret(path: &Path) -> Result<Vec<u8>> {
-    let missing = || {
-        format!(
-            "INFINICCL_SECRET_FILE names {}, which does not exist",
-            path.display()
-        )
-    };
-    let text = read_private(path)?.ok_or_else(|| Error::new(ErrorKind::InvalidUsage, missing()))?;
-    let secret = text.trim();
-    if secret.is_empty() {
-        let message = format!(
-            "the file {} (INFINICCL_SECRET_FILE) holds no secret",
-            path.display()
-        );
-        return Err(Error::new(ErrorKind::InvalidUsage, message));
-    }
-    Ok(secret.as_bytes().to_vec())
-}
-
-/// What INFINICCL_ROOT means: for rank 0 the addresses to bind, for the others those to try.
-fn root_addresses(wish: &Wish<'_>) -> Result<Vec<SocketAddr>> {
-    let text = wish.config.job.root.as_deref().unwrap_or_default();
-    let all = resolve(text, wish.deadline)?;
-    if wish.launch.rank != 0 {
-        return Ok(all.into_iter().take(UniqueId::MAX_ADDRESSES).collect());
-    }
-    let here: Vec<IpAddr> = interfaces::addresses()?.into_iter().map(|a| a.ip).collect();
-    let local: Vec<SocketAddr> = all
-        .iter()
-        .filter(|a| here.contains(&a.ip()))
-        .copied()
-        .take(UniqueId::MAX_ADDRESSES)
-        .collect();
-    let is_name = text.parse::<SocketAddr>().is_err();
-    // Many systems map their own name to a loopback address, where nobody else could come.
-    if is_name
-        && !wish.launch.on_one_host()
-        && !local.is_empty()
-        && local.iter().all(|a| a.ip().is_loopback())
-    {
-        let port = local[0].port();
-        let own = own_addresses(wish.settings, Reach::AnyHost, None)?;
-        return Ok(own
-            .into_iter()
-            .map(|address| SocketAddr::new(address.ip(), port))
-            .collect());
-    }
-    if local.is_empty() {
-        let list = |ips: Vec<IpAddr>| ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-        return Err(Error::new(
-            ErrorKind::InvalidUsage,
-            format!(
-                "INFINICCL_ROOT={text} is {}, which is no address of this host, where rank 0 runs (it has {})",
-                list(all.iter().map(SocketAddr::ip).collect()),
-                list(here)
-            ),
-        ));
-    }
-    Ok(local)
-}
-
-/// Addresses of a host and port; a name that is not known yet is asked for again until `deadline`.
-fn resolve(text: &str, deadline: Instant) -> Result<Vec<SocketAddr>> {
-    let (host, port) = text.rsplit_once(':').unwrap_or((text, ""));
-    let port: u16 = port.parse().map_err(|_| {
-        Error::new(
-            ErrorKind::InvalidUsage,
-            format!("INFINICCL_ROOT={text} has no port: write HOST:PORT"),
-        )
-    })?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    loop {
-        let failure = match (host, port).to_socket_addrs() {
-            Ok(found) => {
-                let mut addresses: Vec<SocketAddr> = Vec::new();
-                found.for_each(|a| {
-                    if !addresses.contains(&a) {
-                        addresses.push(a);
-                    }
-                });
-                return Ok(addresses);
-            }
-            Err(e) => e,
-        };
-        let Some(left) = remaining(deadline) else {
-            return Err(Error::new(
-                ErrorKind::System,
-                format!("the host of INFINICCL_ROOT={text} is not known"),
-            )
-            .with_source(failure));
-        };
-        std::thread::sleep(left.min(Duration::from_millis(500)));
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,4 @@
-//! Which way ranks meet, and what secrets and root addresses mean; whole worlds run in `tests/processes.rs`.
-
-use std::os::unix::fs::PermissionsExt;
+//! Which way ranks meet; whole worlds run in `tests/worlds.rs`.
 
 use super::*;
 
@@ -91,69 +89,4 @@ fn a_root_without_a_secret_needs_an_explicit_choice() {
         "{error}"
     );
     assert_eq!(wish_of(env, &[root, ("auth", "none")]).unwrap(), Way::Root);
-}
-
-#[test]
-fn secrets_come_from_the_variable_or_a_private_file() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("secret");
-    let of = |set: &[(&str, &str)]| {
-        let mut config = Config::built_in();
-        set.iter()
-            .for_each(|(key, value)| config.set(key, value).unwrap());
-        secret(&config)
-    };
-    let file = ("job.secret_file", path.to_str().unwrap());
-    assert_eq!(of(&[]).unwrap(), None);
-    assert_eq!(of(&[("job.secret", "abc")]).unwrap(), Some(b"abc".to_vec()));
-    assert!(of(&[file]).unwrap_err().message().contains("does not exist"));
-    std::fs::write(&path, " top \n").unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o644)).unwrap();
-    let error = of(&[file]).unwrap_err();
-    assert!(
-        error.message().contains("0600") && !error.message().contains("top"),
-        "{error}"
-    );
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-    assert_eq!(of(&[file]).unwrap(), Some(b"top".to_vec()));
-    assert!(
-        of(&[file, ("job.secret", "abc")])
-            .unwrap_err()
-            .message()
-            .contains("both set")
-    );
-    std::fs::write(&path, "\n").unwrap();
-    assert!(of(&[file]).unwrap_err().message().contains("no secret"));
-}
-
-#[test]
-fn root_ids_depend_on_secret_and_attempt_and_not_on_the_address() {
-    let (a, b): (SocketAddr, SocketAddr) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
-    let none = |_: &str| None;
-    let key = |env: Env<'_>, secret: Option<&[u8]>, at: SocketAddr| {
-        *root_id(env, secret, &[at]).handshake_key().bytes()
-    };
-    assert_eq!(key(&none, Some(b"s"), a), key(&none, Some(b"s"), b));
-    assert_ne!(key(&none, Some(b"s"), a), key(&none, Some(b"t"), a));
-    assert_ne!(key(&none, None, a), key(&none, Some(b"s"), a));
-    let second = |name: &str| (name == "TORCHELASTIC_RESTART_COUNT").then(|| "1".to_owned());
-    assert_ne!(key(&none, Some(b"s"), a), key(&second, Some(b"s"), a));
-}
-
-#[test]
-fn root_addresses_resolve() {
-    let soon = Instant::now() + Duration::from_secs(5);
-    assert_eq!(
-        resolve("127.0.0.1:99", soon).unwrap(),
-        ["127.0.0.1:99".parse().unwrap()]
-    );
-    assert_eq!(resolve("[::1]:99", soon).unwrap(), ["[::1]:99".parse().unwrap()]);
-    assert!(
-        resolve("localhost:99", soon)
-            .unwrap()
-            .contains(&"127.0.0.1:99".parse().unwrap())
-    );
-    assert!(resolve("localhost", soon).is_err());
-    let error = resolve("no-such-host.invalid:99", Instant::now()).unwrap_err();
-    assert!(error.message().contains("no-such-host.invalid"), "{error}");
 }

@@ -230,7 +230,7 @@ fn exchanges_work_over_members_and_end_in_an_error_when_one_dies() {
         forest.members[rank as usize].gather(
             0,
             "x".into(),
-            vec![rank; 3].iter().map(|r| *r as u8).collect(),
+            [rank; 3].iter().map(|r| *r as u8).collect(),
             forest.now,
         );
         forest.collect(rank);

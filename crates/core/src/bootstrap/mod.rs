@@ -34,6 +34,7 @@ mod pmix;
 mod record;
 mod rendezvous;
 mod report;
+mod root_address;
 mod rounds;
 mod runtime_folder;
 mod service;

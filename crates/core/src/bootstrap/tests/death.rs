@@ -92,17 +92,17 @@ fn a_silent_rank_is_named_after_the_heartbeat_limit() {
 #[test]
 fn signs_of_life_keep_a_late_rank_alive() {
     let settings = Settings {
-        heartbeat: Duration::from_millis(600),
+        heartbeat: Duration::from_millis(500),
         ..settings()
     };
     let (planes, mut link) = with_puppet(3, settings);
     let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(1500) {
+    while begun.elapsed() < Duration::from_millis(1100) {
         say(&mut link, &Message::Beat);
         assert!(planes.iter().all(|plane| plane.failure().is_none()));
         thread::sleep(Duration::from_millis(100));
     }
-    assert!(begun.elapsed() > Duration::from_millis(1200));
+    assert!(begun.elapsed() > Duration::from_millis(1000));
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn an_exchange_that_a_rank_does_not_enter_names_it() {
     let results = each_rank(0..3, {
         let planes = Arc::clone(&planes);
         move |rank| {
-            let deadline = Instant::now() + Duration::from_millis(1200);
+            let deadline = Instant::now() + Duration::from_millis(900);
             planes[usize::try_from(rank).unwrap()]
                 .barrier("agreement", deadline)
                 .unwrap_err()

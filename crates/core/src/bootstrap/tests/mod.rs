@@ -5,6 +5,7 @@ mod disagreement;
 mod forming;
 mod processes;
 mod strangers;
+mod worlds;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
