@@ -1,5 +1,7 @@
 //! The loops over elements, compiled once for each fold and instruction set.
 
+use std::ptr;
+
 use crate::accumulator::{Accumulator, Block};
 use crate::binary16::Half;
 use crate::fold::Fold;
@@ -14,10 +16,9 @@ pub struct Input {
     pub pre: bool,
 }
 
-/// What a kernel works on, and with which instructions.
+/// What a kernel works on.
 #[derive(Clone, Copy)]
 pub(crate) struct Job<'a> {
-    pub(crate) isa: Isa,
     pub(crate) dst: *mut u8,
     pub(crate) inputs: &'a [Input],
     pub(crate) count: usize,
@@ -26,50 +27,45 @@ pub(crate) struct Job<'a> {
 /// Combines the inputs of a job by `fold`.
 ///
 /// # Safety
-/// The processor has `job.isa`. `dst` is valid for writes and every input for reads of `count` elements, at any
-/// alignment; `dst` equals an input or overlaps none. There is at least one input.
+/// `dst` is valid for writes and every input for reads of `count` elements, at any alignment; `dst` equals an input or
+/// overlaps none. There is at least one input.
 #[inline]
 pub(crate) unsafe fn run<F: Fold>(job: Job<'_>, fold: F) {
-    // SAFETY: the same contract.
-    unsafe {
-        job.isa.run(Reduction {
-            fold,
-            dst: job.dst,
-            inputs: job.inputs,
-            count: job.count,
-        })
-    }
+    // SAFETY: the same contract; the current set is one that the processor has.
+    unsafe { Isa::current().run(Reduction { fold, job }) }
 }
 
 struct Reduction<'a, F> {
     fold: F,
-    dst: *mut u8,
-    inputs: &'a [Input],
-    count: usize,
+    job: Job<'a>,
 }
 
 impl<F: Fold> Task for Reduction<'_, F> {
     #[inline(always)]
     unsafe fn run<H: Half>(self) {
+        let Reduction {
+            fold,
+            job: Job { dst, inputs, count },
+        } = self;
         let group = size_of::<F::Elem<H>>() / size_of::<<F::Single as Fold>::Elem<H>>();
-        let (groups, rest) = (self.count / group, self.count % group);
+        let (groups, rest) = (count / group, count % group);
         // SAFETY: the contract of the function `run`, where the task is made; both parts lie within the buffers.
         unsafe {
             Span::<F, H> {
-                fold: self.fold,
-                dst: self.dst.cast(),
+                fold,
+                dst: dst.cast(),
                 skipped: 0,
             }
-            .reduce(self.inputs, groups);
+            .reduce(inputs, groups);
             if rest > 0 {
                 let skipped = groups * size_of::<F::Elem<H>>();
-                let dst = self.dst.add(skipped).cast();
+                let dst = dst.add(skipped).cast();
                 Span::<F::Single, H> {
-                    fold: self.fold.single(),
+                    fold: fold.single(),
                     dst,
                     skipped,
                 }
-                .reduce(self.inputs, rest);
+                .reduce(inputs, rest);
             }
         }
     }
@@ -121,6 +117,33 @@ impl<F: Fold, H: Half> Span<F, H> {
         Source { ptr, pre: input.pre }
     }
 
+    /// The source of `count` elements where it is not the destination, and else a copy of them in `stash`: a loop
+    /// that is given two pointers into one buffer is not vectorised.
+    #[inline(always)]
+    unsafe fn source_apart(
+        &self,
+        input: &Input,
+        start: usize,
+        stash: *mut F::Elem<H>,
+        count: usize,
+    ) -> Source<F::Elem<H>> {
+        // An element takes no more room than its accumulator, whose number is limited by the size of a block.
+        const { assert!(size_of::<F::Elem<H>>() <= size_of::<F::Acc<H>>()) };
+        // SAFETY: the contract of the methods; the stash is a block, and apart from all buffers.
+        unsafe {
+            let source = self.source(input, start);
+            if !self.is_destination(input) {
+                return source;
+            }
+            let bytes = count * size_of::<F::Elem<H>>();
+            ptr::copy_nonoverlapping(source.ptr.cast::<u8>(), stash.cast::<u8>(), bytes);
+            Source {
+                ptr: stash,
+                pre: source.pre,
+            }
+        }
+    }
+
     #[inline(always)]
     fn is_destination(&self, input: &Input) -> bool {
         input.ptr.wrapping_add(self.skipped) == self.dst.cast_const().cast()
@@ -167,6 +190,8 @@ impl<F: Fold, H: Half> Span<F, H> {
         let fold = self.fold;
         let mut block = Block::new();
         let block = block.as_mut_ptr::<F::Acc<H>>();
+        let mut stash = Block::new();
+        let stash = stash.as_mut_ptr::<F::Acc<H>>().cast::<F::Elem<H>>();
         let (middle, last) = rest.split_at((rest.len() - 1) & !1);
         let mut start = 0;
         while start < count {
@@ -186,9 +211,9 @@ impl<F: Fold, H: Half> Span<F, H> {
                         fold.combine::<H>(acc, self.load(&b, index)).put(block, index);
                     }
                 }
-                let a = self.source(&last[0], start);
+                let a = self.source_apart(&last[0], start, stash, length);
                 if let Some(b) = last.get(1) {
-                    let b = self.source(b, start);
+                    let b = self.source_apart(b, start, stash, length);
                     for index in 0..length {
                         let acc = fold.combine::<H>(F::Acc::<H>::get(block, index), self.load(&a, index));
                         self.store(start + index, fold.combine::<H>(acc, self.load(&b, index)));

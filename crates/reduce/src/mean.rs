@@ -6,9 +6,8 @@ use crate::accumulator::Accumulator;
 use crate::binary16::Half;
 use crate::division::{Divisor, Small, Total};
 use crate::fold::{Fold, one_by_one};
-use crate::isa::Isa;
 use crate::kernel::{Input, Job, run};
-use crate::reduce::{Factors, Unsupported, reduce_on};
+use crate::reduce::{Factors, Unsupported, reduce};
 use crate::wide::{Wide, wide_type};
 use crate::{DataType, ReduceOp};
 
@@ -51,21 +50,6 @@ pub unsafe fn mean(
     inputs: &[*const u8],
     count: usize,
 ) -> Result<(), Unsupported> {
-    // SAFETY: the same contract; the current set is one that the processor has.
-    unsafe { mean_on(Isa::current(), dtype, dst, inputs, count) }
-}
-
-/// [`mean`] on one instruction set.
-///
-/// # Safety
-/// That of [`mean`], and the processor has `isa`.
-pub(crate) unsafe fn mean_on(
-    isa: Isa,
-    dtype: DataType,
-    dst: *mut u8,
-    inputs: &[*const u8],
-    count: usize,
-) -> Result<(), Unsupported> {
     let n = inputs.len() as u64;
     let mut few = [Input {
         ptr: std::ptr::null(),
@@ -81,12 +65,7 @@ pub(crate) unsafe fn mean_on(
         many = inputs.iter().map(|&ptr| Input { ptr, pre: true }).collect();
         &many[..]
     };
-    let job = Job {
-        isa,
-        dst,
-        inputs,
-        count,
-    };
+    let job = Job { dst, inputs, count };
     let refused = Err(Unsupported {
         operation: ReduceOp::Avg.name(),
         dtype,
@@ -108,7 +87,7 @@ pub(crate) unsafe fn mean_on(
             | DataType::Float64
             | DataType::Float8E4M3
             | DataType::Float8E5M2 => {
-                return reduce_on(isa, dtype, ReduceOp::Sum, dst, inputs, count, avg_factors(n));
+                return reduce(dtype, ReduceOp::Sum, dst, inputs, count, avg_factors(n));
             }
             DataType::Bool => return refused,
         }

@@ -7,7 +7,6 @@ use crate::accumulator::Accumulator;
 use crate::extreme::{Extreme, Order, OrderBF16, OrderE4M3, OrderE5M2, OrderF16, OrderF32, OrderF64};
 use crate::float::{BF16Pair, F16s, F32, F64, Floats, Format, ScaledSum, Small};
 use crate::fold::{Bools, Int, Ints, IntsTimes, Max, Min, Prod, Sum};
-use crate::isa::Isa;
 use crate::kernel::{Input, Job, run};
 use crate::minifloat::{E4M3, E5M2};
 use crate::{DataType, F8E4M3, F8E5M2, ReduceOp};
@@ -107,7 +106,8 @@ macro_rules! for_float {
 /// - a single input without factors is copied: only bool changes, to 0 or 1, and a NaN keeps its bits.
 ///
 /// `factors` apply to [`ReduceOp::Sum`] of floats and are ignored elsewhere. The bytes are the same on every
-/// instruction set and whatever the alignment, and the same for `[a, b]` as for `[b, a]`. Nothing is allocated.
+/// instruction set and whatever the alignment, and the same for `[a, b]` as for `[b, a]`. Nothing is allocated. With a
+/// `count` of zero no pointer is used.
 ///
 /// # Errors
 /// [`ReduceOp::Avg`], which needs the number of ranks: see [`mean`](fn@crate::mean), [`avg_factors`](crate::avg_factors)
@@ -129,23 +129,6 @@ pub unsafe fn reduce(
     count: usize,
     factors: Factors,
 ) -> Result<(), Unsupported> {
-    // SAFETY: the same contract; the current set is one that the processor has.
-    unsafe { reduce_on(Isa::current(), dtype, op, dst, inputs, count, factors) }
-}
-
-/// [`reduce`] on one instruction set.
-///
-/// # Safety
-/// That of [`reduce`], and the processor has `isa`.
-pub(crate) unsafe fn reduce_on(
-    isa: Isa,
-    dtype: DataType,
-    op: ReduceOp,
-    dst: *mut u8,
-    inputs: &[Input],
-    count: usize,
-    factors: Factors,
-) -> Result<(), Unsupported> {
     assert!(!inputs.is_empty(), "a reduction needs at least one input");
     let scaled = dtype.is_float() && op == ReduceOp::Sum && factors != Factors::NONE;
     if let [only] = inputs
@@ -155,12 +138,7 @@ pub(crate) unsafe fn reduce_on(
         unsafe { ptr::copy(only.ptr, dst, count * dtype.size()) };
         return Ok(());
     }
-    let job = Job {
-        isa,
-        dst,
-        inputs,
-        count,
-    };
+    let job = Job { dst, inputs, count };
     macro_rules! ints {
         ($type:ty) => {
             reduce_ints::<$type>(job, op)
@@ -246,25 +224,8 @@ pub unsafe fn scale(
     factor: f64,
     count: usize,
 ) -> Result<(), Unsupported> {
-    // SAFETY: the same contract; the current set is one that the processor has.
-    unsafe { scale_on(Isa::current(), dtype, dst, src, factor, count) }
-}
-
-/// [`scale`] on one instruction set.
-///
-/// # Safety
-/// That of [`scale`], and the processor has `isa`.
-pub(crate) unsafe fn scale_on(
-    isa: Isa,
-    dtype: DataType,
-    dst: *mut u8,
-    src: *const u8,
-    factor: f64,
-    count: usize,
-) -> Result<(), Unsupported> {
     let inputs = [Input { ptr: src, pre: true }];
     let job = Job {
-        isa,
         dst,
         inputs: &inputs,
         count,
@@ -306,25 +267,8 @@ pub unsafe fn premul(
     scalar_bits: u64,
     count: usize,
 ) -> Result<(), Unsupported> {
-    // SAFETY: the same contract; the current set is one that the processor has.
-    unsafe { premul_on(Isa::current(), dtype, dst, src, scalar_bits, count) }
-}
-
-/// [`premul`] on one instruction set.
-///
-/// # Safety
-/// That of [`premul`], and the processor has `isa`.
-pub(crate) unsafe fn premul_on(
-    isa: Isa,
-    dtype: DataType,
-    dst: *mut u8,
-    src: *const u8,
-    scalar_bits: u64,
-    count: usize,
-) -> Result<(), Unsupported> {
     let inputs = [Input { ptr: src, pre: true }];
     let job = Job {
-        isa,
         dst,
         inputs: &inputs,
         count,
@@ -337,7 +281,7 @@ pub(crate) unsafe fn premul_on(
     // SAFETY: the caller's contract is that of the kernels and of `scale`.
     unsafe {
         for_int!(dtype, ints, else match float_value(dtype, scalar_bits) {
-            Some(factor) => return scale_on(isa, dtype, dst, src, factor, count),
+            Some(factor) => return scale(dtype, dst, src, factor, count),
             None => return Err(Unsupported { operation: "premul", dtype }),
         });
     }

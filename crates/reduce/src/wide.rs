@@ -80,8 +80,8 @@ pub unsafe fn widen(
     src: *const u8,
     count: usize,
 ) -> Result<(), Unsupported> {
-    // SAFETY: the same contract; the current set is one that the processor has.
-    unsafe { convert(Isa::current(), Direction::Widen, dtype, n, dst_wide, src, count) }
+    // SAFETY: the same contract.
+    unsafe { convert(Direction::Widen, dtype, n, dst_wide, src, count) }
 }
 
 /// Turns the sum of `n` ranks' wide elements into the exact mean, truncated toward zero.
@@ -99,23 +99,22 @@ pub unsafe fn narrow_mean(
     src_wide: *const u8,
     count: usize,
 ) -> Result<(), Unsupported> {
-    // SAFETY: the same contract; the current set is one that the processor has.
-    unsafe { convert(Isa::current(), Direction::Narrow, dtype, n, dst, src_wide, count) }
+    // SAFETY: the same contract.
+    unsafe { convert(Direction::Narrow, dtype, n, dst, src_wide, count) }
 }
 
 /// Which way elements are converted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Direction {
+enum Direction {
     Widen,
     Narrow,
 }
 
-/// [`widen`] or [`narrow_mean`] on one instruction set.
+/// [`widen`] or [`narrow_mean`].
 ///
 /// # Safety
-/// That of the function, and the processor has `isa`.
-pub(crate) unsafe fn convert(
-    isa: Isa,
+/// That of the function.
+unsafe fn convert(
     direction: Direction,
     dtype: DataType,
     n: u64,
@@ -139,18 +138,18 @@ pub(crate) unsafe fn convert(
     // SAFETY: the caller's contract, with the wide type that belongs to the element type.
     unsafe {
         match (dtype, wide) {
-            (Int8, Wide::Int32) => each.convert::<i8, i32>(isa, direction),
-            (Int8, _) => each.convert::<i8, i64>(isa, direction),
-            (Int16, Wide::Int32) => each.convert::<i16, i32>(isa, direction),
-            (Int16, _) => each.convert::<i16, i64>(isa, direction),
-            (Int32, _) => each.convert::<i32, i64>(isa, direction),
-            (Int64, _) => each.convert::<i64, [i64; 2]>(isa, direction),
-            (Uint8, Wide::Int32) => each.convert::<u8, i32>(isa, direction),
-            (Uint8, _) => each.convert::<u8, i64>(isa, direction),
-            (Uint16, Wide::Int32) => each.convert::<u16, i32>(isa, direction),
-            (Uint16, _) => each.convert::<u16, i64>(isa, direction),
-            (Uint32, _) => each.convert::<u32, i64>(isa, direction),
-            (Uint64, _) => each.convert::<u64, [u64; 2]>(isa, direction),
+            (Int8, Wide::Int32) => each.convert::<i8, i32>(direction),
+            (Int8, _) => each.convert::<i8, i64>(direction),
+            (Int16, Wide::Int32) => each.convert::<i16, i32>(direction),
+            (Int16, _) => each.convert::<i16, i64>(direction),
+            (Int32, _) => each.convert::<i32, i64>(direction),
+            (Int64, _) => each.convert::<i64, [i64; 2]>(direction),
+            (Uint8, Wide::Int32) => each.convert::<u8, i32>(direction),
+            (Uint8, _) => each.convert::<u8, i64>(direction),
+            (Uint16, Wide::Int32) => each.convert::<u16, i32>(direction),
+            (Uint16, _) => each.convert::<u16, i64>(direction),
+            (Uint32, _) => each.convert::<u32, i64>(direction),
+            (Uint64, _) => each.convert::<u64, [u64; 2]>(direction),
             (Float16 | BFloat16 | Float32 | Float64 | Float8E4M3 | Float8E5M2 | Bool, _) => {
                 return Err(Unsupported {
                     operation: ReduceOp::Avg.name(),
@@ -222,10 +221,11 @@ struct Each {
 
 impl Each {
     /// # Safety
-    /// The processor has `isa`; source and destination are valid for `count` elements, of `T` and `W` in the order
+    /// Source and destination are valid for `count` elements, of `T` and `W` in the order
     /// of the direction, and do not overlap.
-    unsafe fn convert<T: Staged<W>, W: Copy>(self, isa: Isa, direction: Direction) {
-        // SAFETY: the same contract.
+    unsafe fn convert<T: Staged<W>, W: Copy>(self, direction: Direction) {
+        let isa = Isa::current();
+        // SAFETY: the same contract; the current set is one that the processor has.
         unsafe {
             match direction {
                 Direction::Widen => isa.run(WidenEach(self, PhantomData::<(T, W)>)),

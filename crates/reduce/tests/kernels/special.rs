@@ -265,3 +265,20 @@ fn avg_is_refused_as_a_fold_and_writes_nothing() {
         assert_eq!(dst, [0x5a; 16]);
     }
 }
+
+#[test]
+fn no_elements_need_no_memory() {
+    let nowhere = Input {
+        ptr: std::ptr::null(),
+        pre: false,
+    };
+    for &dtype in DataType::ALL {
+        for &op in &ReduceOp::ALL[..4] {
+            for inputs in [&[nowhere][..], &[nowhere; 2], &[nowhere; 5]] {
+                // SAFETY: nothing is read or written.
+                unsafe { reduce(dtype, op, std::ptr::null_mut(), inputs, 0, Factors::NONE) }
+                    .expect("a reduction");
+            }
+        }
+    }
+}
