@@ -153,3 +153,48 @@ impl DataType {
         !matches!((self, op), (DataType::Bool, ReduceOp::Avg))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_those_that_c_programs_are_compiled_with() {
+        let dtypes = [
+            ("int8", 1),
+            ("int16", 2),
+            ("int32", 4),
+            ("int64", 8),
+            ("uint8", 1),
+            ("uint16", 2),
+            ("uint32", 4),
+            ("uint64", 8),
+            ("float16", 2),
+            ("bfloat16", 2),
+            ("float32", 4),
+            ("float64", 8),
+            ("float8_e4m3", 1),
+            ("float8_e5m2", 1),
+            ("bool", 1),
+        ];
+        for (code, (name, size)) in (0..).zip(dtypes) {
+            let dtype = DataType::try_from(code).expect("a data type");
+            assert_eq!((dtype.code(), dtype.name(), dtype.size()), (code, name, size));
+            assert_eq!(name.parse(), Ok(dtype));
+        }
+        for (code, name) in (0..).zip(["sum", "prod", "max", "min", "avg"]) {
+            let op = ReduceOp::try_from(code).expect("an operator");
+            assert_eq!((op.code(), op.to_string().as_str()), (code, name));
+            assert_eq!(name.parse(), Ok(op));
+        }
+        assert_eq!((DataType::ALL.len(), ReduceOp::ALL.len()), (15, 5));
+    }
+
+    #[test]
+    fn what_is_unknown_is_named() {
+        let code = DataType::try_from(15).expect_err("no such code");
+        assert_eq!(code.to_string(), "unknown data type 15");
+        let name = "Sum".parse::<ReduceOp>().expect_err("no such name");
+        assert_eq!(name.to_string(), "unknown reduction operator 'Sum'");
+    }
+}
