@@ -109,7 +109,8 @@ impl Engine {
         self.check_failed()?;
         self.queue.push_back(batch);
         self.submitted += 1;
-        self.start_next()?;
+        // An error leaves a call half started: everything ends with it, so that no buffer stays in use.
+        self.start_next().map_err(|e| self.fail(e))?;
         Ok(self.submitted)
     }
 

@@ -71,6 +71,14 @@ impl Island {
         check: u64,
         token: u64,
     ) -> Result<()> {
+        let schedule = &instance.prepared.schedule;
+        let list = |numbers: &[u64]| {
+            if numbers.is_empty() {
+                std::ptr::null()
+            } else {
+                numbers.as_ptr()
+            }
+        };
         let describe = |call: &VendorCall| CollDesc {
             collective: call.collective,
             dtype: DType(call.dtype.code()),
@@ -81,8 +89,8 @@ impl Island {
             send: instance.source(call.send),
             recv: instance.target(call.recv),
             count: call.count,
-            counts: std::ptr::null(),
-            displs: std::ptr::null(),
+            counts: list(&schedule.vector_counts),
+            displs: list(&schedule.vector_displs),
             scale_bits: call.scale_bits,
             check,
             reserved: [0; 4],

@@ -100,6 +100,17 @@ impl Planned<'_> {
             count: self.request.count,
             scale_bits,
         };
+        if let Some(v) = self.vector {
+            let (counts, displs) = match self.request.collective {
+                Collective::AllToAllV => (
+                    [&v.send_counts[..], &v.recv_counts].concat(),
+                    [&v.send_displs[..], &v.recv_displs].concat(),
+                ),
+                Collective::AllGatherV => (v.recv_counts.clone(), v.recv_displs.clone()),
+                _ => (v.send_counts.clone(), Vec::new()),
+            };
+            b.set_vector(counts, displs);
+        }
         b.vendor(self.world.topology.ranks[self.rank as usize].island_rank, &[call]);
     }
 

@@ -257,6 +257,12 @@ impl Builder {
         );
     }
 
+    /// Sets what the blocks of a vendor call of any size are.
+    pub(crate) fn set_vector(&mut self, counts: Vec<u64>, displs: Vec<u64>) {
+        self.schedule.vector_counts = counts;
+        self.schedule.vector_displs = displs;
+    }
+
     /// The finished schedule.
     pub(crate) fn finish(mut self) -> Schedule {
         let steps = self.schedule.actions.len();

@@ -129,6 +129,9 @@ pub(crate) struct Schedule {
     /// Steps that wait for step `i`: `dependents[starts[i]..starts[i + 1]]`.
     pub(crate) dependent_starts: Vec<u32>,
     pub(crate) dependents: Vec<u32>,
+    /// Counts and displacements of a vendor call with blocks of any size, as the plugin ABI lays them out.
+    pub(crate) vector_counts: Vec<u64>,
+    pub(crate) vector_displs: Vec<u64>,
     /// Bytes of scratch memory.
     pub(crate) scratch_bytes: u64,
     /// AVG of floats: the factor on load and the factor on the result; 1 otherwise.

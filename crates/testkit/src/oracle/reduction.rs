@@ -82,7 +82,10 @@ fn combine_floats(format: Format, dtype: Dtype, op: Op, values: Values, inputs: 
         Op::Sum => compensated_sum(&numbers),
         // Dividing first keeps the mean of the largest numbers finite; exact cases are exact either way.
         Op::Avg if size.is_infinite() || size > f64::MAX / 4.0 => {
-            compensated_sum(&numbers.iter().map(|x| x / n).collect::<Vec<_>>())
+            let mean = compensated_sum(&numbers.iter().map(|x| x / n).collect::<Vec<_>>());
+            // No mean lies outside its numbers; the rounded quotients of the largest ones may.
+            let most = numbers.iter().fold(0.0f64, |m, x| m.max(x.abs()));
+            mean.clamp(-most, most)
         }
         Op::Avg => compensated_sum(&numbers) / n,
         Op::Prod => numbers.iter().product(),
@@ -206,6 +209,9 @@ mod tests {
         let sixty = vec![encode_float(Dtype::Float16, 60000.0); 16];
         let want = combine(Dtype::Float16, Op::Avg, Values::Exact, &sixty);
         assert!(want.accepts(Dtype::Float16, sixty[0]) && !want.accepts(Dtype::Float16, 0x7c00));
+        let most = vec![f64::MAX.to_bits(); 3];
+        let want = combine(Dtype::Float64, Op::Avg, Values::Special, &most);
+        assert!(want.accepts(Dtype::Float64, most[0]) && !want.accepts(Dtype::Float64, f64::INFINITY.to_bits()));
         let sum = combine(Dtype::Float16, Op::Sum, Values::Special, &sixty);
         assert_eq!(sum, Want::Bits(0x7c00));
         let (minus, plus) = (0x8000_0000, 0);
