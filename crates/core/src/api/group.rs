@@ -15,15 +15,26 @@ use std::sync::Arc;
 /// Messages of a group run at once, before its collectives; the collectives run in the order they were added,
 /// which must be the same on all ranks. A group belongs to the thread that made it.
 ///
-/// ```no_run
+/// ```
+/// use infiniccl::{Communicator, Context, Group};
+///
 /// # fn main() -> infiniccl::Result<()> {
-/// # let comm: infiniccl::Communicator = unimplemented!();
-/// let (next, prev) = ((comm.rank() + 1) % comm.size(), (comm.rank() + comm.size() - 1) % comm.size());
-/// let (mine, mut theirs) = ([comm.rank()], [0u32]);
-/// let mut group = infiniccl::Group::new();
-/// group.send(&comm, &mine, next);
-/// group.recv(&comm, &mut theirs, prev);
-/// group.end()?;
+/// let context = Context::load()?;
+/// let ranks = Communicator::local(&context, 3)?;
+/// std::thread::scope(|scope| {
+///     for comm in &ranks {
+///         scope.spawn(move || -> infiniccl::Result<()> {
+///             let (rank, size) = (comm.rank(), comm.size());
+///             let (mine, mut theirs) = ([rank], [0u32]);
+///             let mut group = Group::new();
+///             group.send(comm, &mine, (rank + 1) % size);
+///             group.recv(comm, &mut theirs, (rank + size - 1) % size);
+///             group.end()?;
+///             assert_eq!(theirs, [(rank + size - 1) % size]);
+///             Ok(())
+///         });
+///     }
+/// });
 /// # Ok(()) }
 /// ```
 #[derive(Default)]
