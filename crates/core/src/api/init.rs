@@ -203,7 +203,7 @@ fn open_network(context: &Context, control: &ControlPlane) -> Result<(Option<Net
         ));
     };
     let config = context.config();
-    let addresses: Vec<String> = own_addresses(control.settings(), Reach::AnyHost, None)?
+    let addresses: Vec<String> = own_addresses(control.settings(), Reach::AnyHost, control.local_ip())?
         .iter()
         .map(|a| match a {
             std::net::SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),

@@ -2,7 +2,6 @@
 
 use super::communicator::Communicator;
 use super::init::init;
-use crate::bootstrap::UniqueId;
 use crate::error::{Error, ErrorKind, Result};
 use std::time::Instant;
 
@@ -31,15 +30,14 @@ impl Communicator {
         let place = members.iter().position(|(_, rank)| *rank == self.rank());
         // The first rank of each group waits for the others.
         let id = if place == Some(0) {
-            context.unique_id()?.to_bytes().to_vec()
+            control.offer()?
         } else {
             Vec::new()
         };
-        let ids = control.allgather("splitting: ids", &id, deadline)?;
+        let ids = control.allgather("splitting: addresses", &id, deadline)?;
         let Some(place) = place else { return Ok(None) };
         let root = members[0].1 as usize;
-        let bytes: [u8; UniqueId::BYTES] = ids[root].as_slice().try_into().map_err(|_| malformed())?;
-        let id = UniqueId::from_bytes(&bytes)?;
+        let id = control.offered(&ids[root])?;
         init(context, &id, place as u32, members.len() as u32).map(Some)
     }
 

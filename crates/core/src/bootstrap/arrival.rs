@@ -19,7 +19,7 @@ const PROGRESS: Duration = Duration::from_secs(1);
 /// From when on, and how often, the waiting is worth a warning.
 const WARN: Duration = Duration::from_secs(10);
 /// How long a failed arrival stays to tell late ranks why.
-const AFTERMATH: Duration = Duration::from_secs(30);
+const AFTERMATH: Duration = Duration::from_secs(3);
 /// Worlds beyond this are refused: it is a damaged number.
 pub(crate) const MAX_RANKS: u32 = 1 << 20;
 
@@ -236,7 +236,14 @@ impl Arrival {
             .filter(|rank| !self.seats.contains_key(rank))
             .take(MAX_MISSING)
             .collect();
-        let note = self.gate.rejections.last.clone().unwrap_or_default();
+        let mut note = self.gate.rejections.last.clone().unwrap_or_default();
+        if self.gate.rejections.strangers > 0 {
+            let separator = if note.is_empty() { "" } else { "; " };
+            note.push_str(&format!(
+                "{separator}{} connections that proved nothing",
+                self.gate.rejections.strangers
+            ));
+        }
         Progress {
             arrived: u32::try_from(self.seats.len()).unwrap_or(size),
             size,

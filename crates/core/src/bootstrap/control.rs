@@ -1,5 +1,6 @@
 //! The control plane of one communicator, as its owner uses it: exchanges, failure, arbitration, orderly end.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -23,6 +24,7 @@ pub(crate) struct ControlPlane {
     key: Key,
     members: Vec<MemberRecord>,
     settings: Settings,
+    local_ip: Option<IpAddr>,
     pub(super) state: Arc<PlaneState>,
     /// A communicator of one rank has no links and needs no thread.
     waker: Option<Waker>,
@@ -49,6 +51,7 @@ impl ControlPlane {
             key,
             members: Vec::new(),
             settings,
+            local_ip: None,
             state,
             waker,
             round: Mutex::new(0),
@@ -62,6 +65,17 @@ impl ControlPlane {
         let hosts = members.iter().map(|m| m.host.hostname.clone()).collect();
         self.tell(Command::Hosts(hosts));
         self.members = members;
+    }
+
+    /// Sets the address over which this rank reached the root.
+    pub(super) fn set_local_ip(&mut self, ip: Option<IpAddr>) {
+        self.local_ip = ip;
+    }
+
+    /// The address of this rank over which it reached the root: one that is proven to lead to other ranks. `None` for a
+    /// communicator of one.
+    pub(crate) fn local_ip(&self) -> Option<IpAddr> {
+        self.local_ip
     }
 
     /// Keeps `hold` until the communicator has ended.
@@ -84,6 +98,13 @@ impl ControlPlane {
         &self.members
     }
 
+    fn host(&self, rank: u32) -> String {
+        let member = usize::try_from(rank).ok().and_then(|rank| self.members.get(rank));
+        member
+            .map(|member| member.host.hostname.clone())
+            .unwrap_or_default()
+    }
+
     /// The settings it was made with.
     pub(crate) fn settings(&self) -> &Settings {
         &self.settings
@@ -92,6 +113,11 @@ impl ControlPlane {
     /// A secret that all ranks of this communicator and nobody else hold, for the connections that carry data.
     pub(crate) fn key(&self) -> [u8; 32] {
         *self.key.derive("infiniccl data connections", &[]).bytes()
+    }
+
+    /// The key of the communicator that this one offers with `nonce`.
+    pub(super) fn derive_key(&self, nonce: &[u8]) -> Key {
+        self.key.derive("infiniccl offered communicator", &[nonce])
     }
 
     /// Gives `blob` (at most 1 MiB) and gets every rank's, by rank. Collective: all ranks call it in the same order with
@@ -148,13 +174,16 @@ impl ControlPlane {
                 None => interrupted()?,
             }
             if Instant::now() >= deadline {
+                let (sentence, only) = self.state.who_waits(*round, self.size);
+                let waited = begun.elapsed().as_secs_f64();
                 let message = format!(
-                    "`{what}` did not end within {:.1} s on rank {}: {}",
-                    begun.elapsed().as_secs_f64(),
-                    self.rank,
-                    self.state.describe_waiting(*round, self.size)
+                    "`{what}` did not end within {waited:.1} s on rank {}: {sentence}",
+                    self.rank
                 );
                 let mut failure = Failure::new(ErrorKind::Timeout, self.rank, message);
+                if let Some(rank) = only {
+                    failure = failure.by(rank, self.host(rank));
+                }
                 what.clone_into(&mut failure.phase);
                 self.fail(failure.clone());
                 return Err(failure.to_error());

@@ -164,6 +164,34 @@ pub(crate) fn select(
     Ok(chosen)
 }
 
+/// Addresses of another host as this one can use them: a link-local one counts on each interface of this host, since the
+/// number of the other host's interface means nothing here.
+pub(crate) fn seen_from_here(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let scoped = |a: &SocketAddr| matches!(a, SocketAddr::V6(v6) if v6.ip().is_unicast_link_local());
+    if !addresses.iter().any(scoped) {
+        return addresses.to_vec();
+    }
+    let mut indexes: Vec<u32> = addresses_here_with_link_local();
+    indexes.sort_unstable();
+    indexes.dedup();
+    let forms = |address: &SocketAddr| match address {
+        SocketAddr::V6(v6) if scoped(address) => {
+            let on = |index: &u32| SocketAddr::V6(SocketAddrV6::new(*v6.ip(), v6.port(), 0, *index));
+            indexes.iter().map(on).collect()
+        }
+        other => vec![*other],
+    };
+    addresses.iter().flat_map(forms).collect()
+}
+
+fn addresses_here_with_link_local() -> Vec<u32> {
+    let all = addresses().unwrap_or_default();
+    all.into_iter()
+        .filter(|a| a.up && a.ip.is_ipv6() && is_link_local(a.ip))
+        .map(|a| a.index)
+        .collect()
+}
+
 fn is_link_local(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
@@ -240,6 +268,19 @@ mod tests {
         let error = select(host(), &InterfaceSelector::parse("eth1").unwrap()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidUsage);
         assert!(error.message().contains("docker0 172.17.0.1"), "{error}");
+    }
+
+    #[test]
+    fn link_local_addresses_of_others_take_this_hosts_interfaces() {
+        let plain: Vec<SocketAddr> = ["10.0.0.1:5", "[fd00::1]:5"]
+            .iter()
+            .map(|a| a.parse().unwrap())
+            .collect();
+        assert_eq!(seen_from_here(&plain), plain);
+        let theirs = SocketAddr::V6(SocketAddrV6::new("fe80::7".parse().unwrap(), 5, 0, 99_999));
+        let seen = seen_from_here(&[plain[0], theirs]);
+        assert_eq!(seen[0], plain[0]);
+        assert!(!seen.contains(&theirs), "no interface here has that number");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use super::environment;
 use super::gate::Gate;
 use super::handshake::{Claim, Purpose};
 use super::host_identity::HostIdentity;
+use super::interfaces::seen_from_here;
 use super::keys::Key;
 use super::link::{Fill, Link};
 use super::listen::{bound_addresses, listen};
@@ -29,6 +30,8 @@ use crate::{Error, ErrorKind, Result};
 
 /// The root tells its progress every second; one that is silent for longer than this, and than the heartbeat, is lost.
 const ROOT_SILENCE: Duration = Duration::from_secs(10);
+/// How long a rank whose links fail while the job forms waits for the root to name the cause.
+const VERDICT: Duration = Duration::from_millis(500);
 /// How long a rank that is linked waits for the root to take note of it.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
@@ -104,6 +107,9 @@ impl ControlPlane {
         let records = match gathered {
             Ok(records) => records,
             Err(error) => {
+                // A link that broke may be the consequence of what the root knows the cause of.
+                let by_link = error.kind() == ErrorKind::Remote && plane.failure().is_some();
+                let error = by_link.then(|| star.verdict()).flatten().unwrap_or(error);
                 // The tree may not reach everybody yet; the root does.
                 plane.fail(failure_of(rank, &error));
                 return star.or_give_up(Err(error));
@@ -119,8 +125,9 @@ impl ControlPlane {
             .with_source(e)
         });
         let members = star.or_give_up(members)?;
-        star.linked();
         let mut plane = plane;
+        plane.set_local_ip(star.local_ip());
+        star.linked();
         plane.set_members(members);
         first
             .and_then(|first| first.hold)
@@ -167,7 +174,7 @@ fn dial_parent(
     star: &mut Star,
 ) -> Result<Link> {
     let dial = Dial {
-        candidates: &at.addresses,
+        candidates: &seen_from_here(&at.addresses),
         key: &link_key(key),
         purpose: Purpose::Link,
         claim: Claim {
@@ -205,7 +212,7 @@ impl Star {
             settings,
         } = *params;
         let dial = Dial {
-            candidates: &id.addresses(),
+            candidates: &seen_from_here(&id.addresses()),
             key: &id.handshake_key(),
             purpose: Purpose::Arrive,
             claim: Claim {
@@ -255,9 +262,11 @@ impl Star {
                     self.rank,
                     begun.elapsed().as_secs_f64()
                 );
-                return self.or_give_up(Err(
-                    Error::new(ErrorKind::Timeout, message).with("rank", self.rank)
-                ));
+                let mut error = Error::new(ErrorKind::Timeout, message);
+                if let Some([missing]) = self.progress.as_ref().map(|progress| progress.missing.as_slice()) {
+                    error = error.with("rank", missing);
+                }
+                return self.or_give_up(Err(error));
             };
             if self.link.heard.elapsed() > self.heartbeat.max(ROOT_SILENCE) {
                 return Err(self.lost("it has been silent; its host may be down or cut off"));
@@ -271,6 +280,18 @@ impl Star {
             ready.map_err(|e| Error::new(ErrorKind::System, "poll").with_source(e))?;
             self.link.flush().map_err(|e| self.lost(&e.to_string()))?;
         }
+    }
+
+    /// The root's bad news, if they come soon.
+    fn verdict(&mut self) -> Option<Error> {
+        let until = Instant::now() + VERDICT;
+        while let Some(left) = remaining(until) {
+            match self.receive() {
+                Ok(_) => drop(wait(&[(self.link.stream().as_fd(), PollFlags::IN)], left)),
+                Err(error) => return Some(error),
+            }
+        }
+        None
     }
 
     /// Looks, without waiting, whether the root has bad news.

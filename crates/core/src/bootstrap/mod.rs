@@ -28,6 +28,7 @@ mod member;
 mod member_io;
 mod message;
 mod mpi_presence;
+mod offer;
 mod plane_state;
 mod pmi;
 mod pmix;

@@ -177,18 +177,17 @@ impl PlaneState {
         waiting.iter().for_each(|hook| hook(failure));
     }
 
-    /// Who an exchange waits for, as a sentence.
-    pub(crate) fn describe_waiting(&self, round: u64, size: u32) -> String {
+    /// Who an exchange waits for, as a sentence; and the rank, where it is one alone.
+    pub(crate) fn who_waits(&self, round: u64, size: u32) -> (String, Option<u32>) {
         self.read(|board| match &board.waiting {
             Some((at, count, missing)) if *at == round => {
                 let total = usize::try_from(*count).unwrap_or(usize::MAX);
-                format!(
-                    "{} of {size} ranks took part; missing {}",
-                    size - count.min(&size),
-                    describe_ranks(missing, total)
-                )
+                let here = size - count.min(&size);
+                let list = describe_ranks(missing, total);
+                let only = missing.first().copied().filter(|_| *count == 1);
+                (format!("{here} of {size} ranks took part; missing {list}"), only)
             }
-            _ => "the root has not said who is missing".to_owned(),
+            _ => ("the root has not said who is missing".to_owned(), None),
         })
     }
 }

@@ -51,8 +51,8 @@ pub(crate) fn own_addresses(
     if reach == Reach::ThisHost {
         return Ok(loopback(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     }
-    // Whoever was reached over loopback is on this host, and so are all others.
-    if let Some(ip) = proven.filter(IpAddr::is_loopback) {
+    // Whoever was reached over loopback is on this host, and so are all others; but what the operator names counts.
+    if let Some(ip) = proven.filter(|ip| ip.is_loopback() && settings.interfaces.is_default()) {
         return Ok(loopback(ip));
     }
     let all = interfaces::addresses()?;

@@ -294,6 +294,11 @@ fn an_exchange_that_a_rank_does_not_enter_names_it() {
             "rank {rank}: {error}"
         );
         assert!(error.message().contains("`agreement`"), "{error}");
+        assert_eq!(
+            (error.get("rank"), error.get("host")),
+            (Some("3"), Some("puppet")),
+            "{error}"
+        );
     }
     loop {
         if let Message::Fail(failure) = hear(&mut link) {

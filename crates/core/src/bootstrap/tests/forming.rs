@@ -258,3 +258,38 @@ fn twenty_jobs_at_once_do_not_mix() {
     });
     collect(&results, 40);
 }
+
+#[test]
+fn ranks_of_a_communicator_form_another_from_an_offer_that_is_not_secret() {
+    let id = new_id();
+    let results = each_rank(0..4, move |rank| {
+        let plane = join(id, rank, 4, &settings()).unwrap();
+        // Ranks 1 and 3 form a communicator, in which 3 is rank 0.
+        let mine = if rank == 3 {
+            plane.offer().unwrap()
+        } else {
+            Vec::new()
+        };
+        let offers = plane.allgather("offers", &mine, soon()).unwrap();
+        let offered = plane.offered(&offers[3]).unwrap();
+        assert!(
+            offered.addresses().iter().all(|a| a.ip().is_loopback()),
+            "as the parent communicator does"
+        );
+        let small = match rank {
+            1 | 3 => Some(join(offered, u32::from(rank == 1), 2, &settings()).unwrap()),
+            _ => None,
+        };
+        if let Some(small) = &small {
+            assert_ne!(small.key(), plane.key());
+            small.barrier("both", soon()).unwrap();
+            small.close(soon());
+        }
+        assert!(plane.offered(&offers[3][1..]).is_err() && plane.offered(&[]).is_err());
+        // Without the key of the parent, the offer opens nothing.
+        let other = UniqueId::new(&Key::from_bytes([0; 32]), offered.nonce(), &offered.addresses());
+        assert_ne!(other.handshake_key().bytes(), offered.handshake_key().bytes());
+        plane.close(soon());
+    });
+    collect(&results, 4);
+}
