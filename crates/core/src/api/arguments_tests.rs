@@ -1,3 +1,5 @@
+//! Arguments that are refused or taken, and in-place formulas.
+
 use super::*;
 
 const BASE: u64 = 0x10000;

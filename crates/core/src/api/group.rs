@@ -1,7 +1,8 @@
 //! Groups: calls that are given together and run as one, so that messages in both directions do not wait for
 //! each other and one thread can drive several communicators.
 
-use super::communicator::{Communicator, Inner};
+use super::communicator::Communicator;
+use super::inner::Inner;
 use super::raw::RawCall;
 use super::typed::{bytes, bytes_mut, len};
 use crate::call::RedOp;

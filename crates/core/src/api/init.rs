@@ -1,7 +1,8 @@
 //! How a communicator comes to be: the ranks meet, tell each other what they have, and agree on one world.
 
-use super::communicator::{Communicator, Parts};
+use super::communicator::Communicator;
 use super::context::Context;
+use super::inner::Parts;
 use super::islands::{Device, declares, island_rows, open_islands};
 use super::record::{PLANNER_VERSION, RankRecord};
 use crate::bootstrap::{ControlPlane, JoinParams, Reach, UniqueId, own_addresses};

@@ -1,6 +1,7 @@
 //! Calls that run beside the caller: the handle owns the buffers until the result is there.
 
-use super::communicator::{Communicator, Inner};
+use super::communicator::Communicator;
+use super::inner::Inner;
 use super::raw::RawCall;
 use super::typed::{bytes, bytes_mut, len};
 use crate::call::RedOp;

@@ -1,3 +1,5 @@
+//! Rows, overrides, disproofs and demands.
+
 use super::*;
 use infiniccl_plugin_api::Scope;
 

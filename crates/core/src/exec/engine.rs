@@ -8,10 +8,11 @@ use super::instance::{Instance, Submission};
 use super::island::Island;
 use super::links::{Arrival, Links};
 use super::local;
+use super::outcome::{no_island, no_links};
 use super::prepared::LaneKind;
 use super::scratch::Scratch;
 use super::watch::{Label, Watch};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::schedule::Action;
 use infiniccl_plugin_api::{Collective, Status, WorkOp};
 use std::collections::VecDeque;
@@ -33,8 +34,8 @@ pub(crate) struct Batch {
 }
 
 /// A batch under way.
-struct Running {
-    label: Label,
+pub(super) struct Running {
+    pub(super) label: Label,
     started: Instant,
     left: usize,
     /// Whether the control plane was told that this rank waits.
@@ -43,16 +44,16 @@ struct Running {
 
 /// What the engine's owner thread works with.
 pub(crate) struct Engine {
-    links: Option<Links>,
-    island: Option<Island>,
+    pub(super) links: Option<Links>,
+    pub(super) island: Option<Island>,
     queue: VecDeque<Batch>,
-    running: Option<Running>,
-    instances: Vec<Instance>,
+    pub(super) running: Option<Running>,
+    pub(super) instances: Vec<Instance>,
     spare: Vec<Instance>,
     scratch: Scratch,
     arrivals: Vec<Arrival>,
     vendor_done: Vec<(u64, Status)>,
-    watch: Arc<Watch>,
+    pub(super) watch: Arc<Watch>,
     policy: WaitPolicy,
     limit: Duration,
     /// Batches submitted and batches ended, since the start.
@@ -340,7 +341,7 @@ impl Engine {
         }
     }
 
-    fn step_done(&mut self, instance: usize, step: u32) -> Result<()> {
+    pub(super) fn step_done(&mut self, instance: usize, step: u32) -> Result<()> {
         self.instances[instance].finish(step);
         self.start_lanes(instance)?;
         if self.instances[instance].is_done() {
@@ -415,90 +416,6 @@ impl Engine {
             .ok_or_else(no_links)?
             .queue(op, peer, addr, bytes, check, token)
     }
-
-    fn arrived(&mut self, arrival: &Arrival) -> Result<()> {
-        let (index, step) = split(arrival.token);
-        let receives = {
-            let schedule = &self.instances[index].prepared.schedule;
-            matches!(schedule.actions[step as usize], Action::Recv { .. })
-        };
-        let disagrees = arrival.status == Status::MISMATCH
-            || (receives && arrival.status.is_ok() && arrival.imm != self.instances[index].check);
-        if disagrees {
-            return Err(self.disagreement(arrival, index));
-        }
-        if arrival.status.is_error() {
-            return Err(self.link_error(arrival));
-        }
-        self.step_done(index, step)
-    }
-
-    fn vendor_ended(&mut self, token: u64, status: Status) -> Result<()> {
-        let (index, step) = split(token);
-        if status == Status::MISMATCH {
-            let island = self.island.as_ref().ok_or_else(no_island)?;
-            let text = island.error(status);
-            return Err(self.watch.disagreement(self.label(), None, &text));
-        }
-        if status.is_error() {
-            let island = self.island.as_ref().ok_or_else(no_island)?;
-            return Err(self.watch.located(island.error(status)));
-        }
-        self.step_done(index, step)
-    }
-
-    fn label(&self) -> Label {
-        self.running
-            .as_ref()
-            .map_or(Label::Collective(0), |running| running.label)
-    }
-
-    fn disagreement(&self, arrival: &Arrival, index: usize) -> Error {
-        let peer = self.links.as_ref().and_then(|l| l.peer_of(arrival.channel));
-        let text = format!(
-            "a message of {} bytes with check word {:08x} met a receive with check word {:08x}",
-            arrival.bytes, arrival.imm, self.instances[index].check
-        );
-        self.watch
-            .disagreement(self.label(), peer, &Error::new(ErrorKind::Remote, text))
-    }
-
-    fn link_error(&self, arrival: &Arrival) -> Error {
-        let Some(links) = &self.links else {
-            return no_links();
-        };
-        let peer = links.peer_of(arrival.channel);
-        let detail = peer
-            .and_then(|p| links.describe(p))
-            .map(|(_, text)| text)
-            .unwrap_or_default();
-        let mut error = Error::new(
-            ErrorKind::from(arrival.status),
-            format!("the link over {} failed: {detail}", links.plugin_name()),
-        );
-        if let Some(peer) = peer {
-            error = error.with("peer", peer);
-        }
-        self.watch.located(error)
-    }
-}
-
-fn split(token: u64) -> (usize, u32) {
-    ((token >> 32) as usize, (token & u64::from(u32::MAX)) as u32)
-}
-
-fn no_island() -> Error {
-    Error::new(
-        ErrorKind::Internal,
-        "the plan uses a vendor library that this rank does not have",
-    )
-}
-
-fn no_links() -> Error {
-    Error::new(
-        ErrorKind::Internal,
-        "the plan uses a network that this rank does not have",
-    )
 }
 
 fn wait_readable(fd: Option<i32>, limit: Duration) {

@@ -6,6 +6,7 @@ mod instance;
 mod island;
 mod links;
 mod local;
+mod outcome;
 mod prepared;
 mod progress;
 mod scratch;
