@@ -79,7 +79,7 @@ fn check_pointer(
             format!("{bytes} bytes do not fit into the address space"),
         );
     }
-    if address % dtype.size() as u64 != 0 {
+    if !address.is_multiple_of(dtype.size() as u64) {
         return bad(
             argument,
             format!("is not aligned to the {} bytes of {dtype}", dtype.size()),

@@ -1,4 +1,4 @@
-//! Communicators out of communicators: split, duplicate, and shrink to the survivors.
+//! Communicators out of communicators: split and duplicate.
 
 use super::communicator::Communicator;
 use super::init::init;

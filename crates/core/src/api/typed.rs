@@ -263,7 +263,7 @@ impl Communicator {
 
     fn part(&self, argument: &'static str, len: usize) -> Result<usize> {
         let size = self.size() as usize;
-        if len % size != 0 {
+        if !len.is_multiple_of(size) {
             let text = format!("{argument} has {len} elements, which {size} ranks cannot share evenly");
             return Err(Error::new(ErrorKind::InvalidArgument, text).with("argument", argument));
         }

@@ -186,7 +186,7 @@ fn input(dtype: DataType, rank: usize, count: usize, lenient: bool) -> Vec<u8> {
         let special = if lenient { usize::MAX } else { i % ELEMENTS };
         let float = match special {
             20 if rank == 0 => f64::NAN,
-            21 if rank % 2 == 0 => -0.0,
+            21 if rank.is_multiple_of(2) => -0.0,
             21 => 0.0,
             22 => 60000.0,
             _ => small,
@@ -219,7 +219,7 @@ fn input(dtype: DataType, rank: usize, count: usize, lenient: bool) -> Vec<u8> {
             DataType::Float64 => bytes.extend(float.to_le_bytes()),
             DataType::Float8E4M3 => bytes.push(F8E4M3::from_f32(float as f32).to_bits()),
             DataType::Float8E5M2 => bytes.push(F8E5M2::from_f32(float as f32).to_bits()),
-            DataType::Bool => bytes.push(u8::from((i + rank) % 3 == 0)),
+            DataType::Bool => bytes.push(u8::from((i + rank).is_multiple_of(3))),
         }
     }
     bytes

@@ -45,7 +45,7 @@ impl Backoff {
     /// One fruitless poll: spins, yields, or says that it is time to sleep.
     pub(super) fn pause(&mut self) -> Pause {
         self.polls += 1;
-        if self.polls % POLLS_PER_CLOCK != 0 && self.since.is_none() {
+        if !self.polls.is_multiple_of(POLLS_PER_CLOCK) && self.since.is_none() {
             std::hint::spin_loop();
             return Pause::Poll;
         }
