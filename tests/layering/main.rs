@@ -23,7 +23,15 @@ const EDGES: &[(&str, &[&str])] = &[
     ("bootstrap", &["config", "trace", "error"]),
     (
         "exec",
-        &["schedule", "plugin", "bootstrap", "config", "trace", "error"],
+        &[
+            "schedule",
+            "plugin",
+            "bootstrap",
+            "call",
+            "config",
+            "trace",
+            "error",
+        ],
     ),
     (
         "api",
