@@ -77,7 +77,8 @@ pub(super) fn root_addresses(
     let here: Vec<IpAddr> = interfaces::addresses()?.into_iter().map(|a| a.ip).collect();
     let local: Vec<SocketAddr> = all
         .iter()
-        .filter(|a| here.contains(&a.ip()))
+        // All of 127.0.0.0/8 leads to this host, though it lists one address of it.
+        .filter(|a| a.ip().is_loopback() || here.contains(&a.ip()))
         .copied()
         .take(UniqueId::MAX_ADDRESSES)
         .collect();

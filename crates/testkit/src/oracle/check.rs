@@ -68,7 +68,7 @@ impl Case {
 
 fn show(dtype: Dtype, bits: u64) -> String {
     match format_of(dtype) {
-        Some(format) => format!("{} ({bits:#x})", format.decode(bits)),
+        Some(format) => format!("{:?} ({bits:#x})", format.decode(bits)),
         None => integer(dtype, bits).to_string(),
     }
 }
@@ -80,7 +80,7 @@ fn show_want(dtype: Dtype, want: Want) -> String {
             value,
             tolerance: 0.0,
         } => value.to_string(),
-        Want::Near { value, tolerance } => format!("{value} ± {tolerance:.3e}"),
+        Want::Near { value, tolerance } => format!("{value:?} ± {tolerance:.3e}"),
         Want::Nan => "NaN".to_string(),
     }
 }

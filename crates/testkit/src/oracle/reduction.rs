@@ -80,15 +80,8 @@ fn combine_floats(format: Format, dtype: Dtype, op: Op, values: Values, inputs: 
             return Want::Bits(format.encode(numbers.into_iter().min_by(f64::total_cmp).unwrap_or(0.0)));
         }
         Op::Sum => compensated_sum(&numbers),
-        // Dividing first keeps the mean of the largest numbers finite; exact cases are exact either way.
-        Op::Avg if size.is_infinite() || size > f64::MAX / 4.0 => {
-            let mean = compensated_sum(&numbers.iter().map(|x| x / n).collect::<Vec<_>>());
-            // No mean lies outside its numbers; the rounded quotients of the largest ones may.
-            let most = numbers.iter().fold(0.0f64, |m, x| m.max(x.abs()));
-            mean.clamp(-most, most)
-        }
-        Op::Avg => compensated_sum(&numbers) / n,
-        Op::Prod => numbers.iter().product(),
+        Op::Avg => mean(&numbers),
+        Op::Prod => compensated_product(&numbers),
     };
     if value.is_nan() {
         return Want::Nan;
@@ -107,6 +100,33 @@ fn combine_floats(format: Format, dtype: Dtype, op: Op, values: Values, inputs: 
         (_, _) => n * unit * size + n * format.smallest(),
     };
     Want::Near { value, tolerance }
+}
+
+/// The mean, also of numbers whose sum no 64-bit float holds.
+fn mean(numbers: &[f64]) -> f64 {
+    let largest = numbers.iter().fold(0.0, |a: f64, x| a.max(x.abs()));
+    if largest.is_infinite() {
+        return compensated_sum(numbers);
+    }
+    // Scaling by a power of two is exact for numbers that could overflow, and a mean lies between its numbers.
+    let scale = if largest > 1e300 { 2f64.powi(-20) } else { 1.0 };
+    let scaled: Vec<f64> = numbers.iter().map(|x| x * scale).collect();
+    (compensated_sum(&scaled) / numbers.len() as f64 / scale).clamp(-largest, largest)
+}
+
+/// A product in which the rounding error of each step is carried along, so that the last one alone counts.
+fn compensated_product(numbers: &[f64]) -> f64 {
+    let (mut product, mut lost) = (1.0f64, 0.0f64);
+    for &x in numbers {
+        let next = product * x;
+        lost = product.mul_add(x, -next) + lost * x;
+        product = next;
+    }
+    if product.is_finite() && lost.is_finite() {
+        product + lost
+    } else {
+        product
+    }
 }
 
 /// A sum in which the rounding error of each step is added at the end, after Neumaier.
@@ -227,6 +247,10 @@ mod tests {
             combine(Dtype::Float32, Op::Max, Values::Exact, &[plus, 0x7fc0_0000]),
             Want::Nan
         );
+        let largest = vec![f64::MAX.to_bits(); 3];
+        let want = combine(Dtype::Float64, Op::Avg, Values::Special, &largest);
+        assert!(want.accepts(Dtype::Float64, f64::MAX.to_bits() - 1), "{want:?}");
+        assert!(!want.accepts(Dtype::Float64, f64::INFINITY.to_bits()), "{want:?}");
         let saturated = combine(Dtype::Float8E4M3, Op::Sum, Values::Special, &[0x7e, 0x7e]);
         assert!(saturated.accepts(Dtype::Float8E4M3, 0x7e) && !saturated.accepts(Dtype::Float8E4M3, 0x7f));
     }
