@@ -32,15 +32,23 @@ pub(crate) struct Job<'a> {
 #[inline]
 pub(crate) unsafe fn run<F: Fold>(job: Job<'_>, fold: F) {
     // SAFETY: the same contract; the current set is one that the processor has.
-    unsafe { Isa::current().run(Reduction { fold, job }) }
+    unsafe {
+        if job.inputs.len() > 2 {
+            Isa::current().run(Reduction::<F, true> { fold, job });
+        } else {
+            Isa::current().run(Reduction::<F, false> { fold, job });
+        }
+    }
 }
 
-struct Reduction<'a, F> {
+/// Of `MANY` inputs, more than two, or of few: apart, since setting up the stack for blocks of accumulators takes
+/// longer than a small sum.
+struct Reduction<'a, F, const MANY: bool> {
     fold: F,
     job: Job<'a>,
 }
 
-impl<F: Fold> Task for Reduction<'_, F> {
+impl<F: Fold, const MANY: bool> Task for Reduction<'_, F, MANY> {
     #[inline(always)]
     unsafe fn run<H: Half>(self) {
         let Reduction {
@@ -49,6 +57,7 @@ impl<F: Fold> Task for Reduction<'_, F> {
         } = self;
         let group = size_of::<F::Elem<H>>() / size_of::<<F::Single as Fold>::Elem<H>>();
         let (groups, rest) = (count / group, count % group);
+        let skipped = groups * size_of::<F::Elem<H>>();
         // SAFETY: the contract of the function `run`, where the task is made; both parts lie within the buffers.
         unsafe {
             Span::<F, H> {
@@ -56,16 +65,15 @@ impl<F: Fold> Task for Reduction<'_, F> {
                 dst: dst.cast(),
                 skipped: 0,
             }
-            .reduce(inputs, groups);
+            .reduce::<MANY>(inputs, groups);
             if rest > 0 {
-                let skipped = groups * size_of::<F::Elem<H>>();
                 let dst = dst.add(skipped).cast();
                 Span::<F::Single, H> {
                     fold: fold.single(),
                     dst,
                     skipped,
                 }
-                .reduce(inputs, rest);
+                .reduce::<MANY>(inputs, rest);
             }
         }
     }
@@ -89,24 +97,51 @@ struct Source<E> {
 /// instructions of `H`. Where a source is the destination, each element is read before it is written.
 impl<F: Fold, H: Half> Span<F, H> {
     #[inline(always)]
-    unsafe fn reduce(&self, inputs: &[Input], count: usize) {
-        // Where the destination is an input, a loop that names it twice vectorises, while one that is given two
-        // pointers would find them overlapping.
-        let own = |input: &Input| Source {
-            ptr: self.dst.cast_const(),
-            pre: input.pre,
-        };
+    unsafe fn reduce<const MANY: bool>(&self, inputs: &[Input], count: usize) {
         // SAFETY: the contract of the methods.
         unsafe {
             match inputs {
-                [a] if self.is_destination(a) => self.convert(own(a), count),
-                [a] => self.convert(self.source(a, 0), count),
-                [a, b] if self.is_destination(a) => self.pair(own(a), self.source(b, 0), count),
-                [a, b] if self.is_destination(b) => self.pair(own(b), self.source(a, 0), count),
-                [a, b] => self.pair(self.source(a, 0), self.source(b, 0), count),
-                [a, b, rest @ ..] => self.in_blocks(a, b, rest, count),
-                [] => {}
+                [a] if !MANY => self.one(a, count),
+                [a, b] if !MANY => self.two(a, b, count),
+                [a, b, rest @ ..] if MANY => self.in_blocks(a, b, rest, count),
+                _ => {}
             }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn one(&self, a: &Input, count: usize) {
+        // SAFETY: the contract of the methods.
+        unsafe {
+            if self.is_destination(a) {
+                self.convert(self.own(a), count);
+            } else {
+                self.convert(self.source(a, 0), count);
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn two(&self, a: &Input, b: &Input, count: usize) {
+        // SAFETY: the contract of the methods.
+        unsafe {
+            if self.is_destination(a) {
+                self.pair(self.own(a), self.source(b, 0), count);
+            } else if self.is_destination(b) {
+                self.pair(self.own(b), self.source(a, 0), count);
+            } else {
+                self.pair(self.source(a, 0), self.source(b, 0), count);
+            }
+        }
+    }
+
+    /// The destination as the source: a loop that names it twice is vectorised, while one that is given two pointers
+    /// would find that they overlap.
+    #[inline(always)]
+    fn own(&self, input: &Input) -> Source<F::Elem<H>> {
+        Source {
+            ptr: self.dst.cast_const(),
+            pre: input.pre,
         }
     }
 
