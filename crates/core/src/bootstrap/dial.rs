@@ -154,7 +154,7 @@ impl Dial<'_> {
                             return transient(e.to_string());
                         }
                     }
-                    Ok(Reply::Done(session)) => return Ok(Ok(Link::new(stream, session, Instant::now()))),
+                    Ok(Reply::Done(framing)) => return Ok(Ok(Link::new(stream, framing, Instant::now()))),
                     Err(HandshakeError::Refused(reason)) => return Ok(Err(Failed::Refused(reason))),
                     Err(error) => return Ok(Err(Failed::Unproven(error.to_string()))),
                 },

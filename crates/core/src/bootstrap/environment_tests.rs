@@ -55,7 +55,7 @@ fn the_first_way_that_is_there_is_taken() {
         .unwrap(),
         Way::Pmix
     );
-    // A torchrun that mpirun started: the store counts agents, not ranks.
+    // A torchrun that mpirun started: the store counts torchruns, not ranks.
     let nested = "RANK=2 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 GROUP_RANK=1 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 \
                   PMIX_NAMESPACE=n PMIX_RANK=1";
     assert_eq!(wish_of(nested, &[]).unwrap_err().kind(), ErrorKind::InvalidUsage);

@@ -113,9 +113,9 @@ impl Gate {
                 self.unproven.insert(token, unproven);
                 None
             }
-            Ok(Progress::Accepted(purpose, claim, session)) => {
+            Ok(Progress::Accepted(purpose, claim, framing)) => {
                 registrar.remove(unproven.stream.as_fd());
-                let link = Link::new(unproven.stream, session, now);
+                let link = Link::new(unproven.stream, framing, now);
                 Some(Admitted {
                     purpose,
                     claim,
@@ -247,7 +247,7 @@ impl Gate {
 
 enum Progress {
     Waiting,
-    Accepted(Purpose, Claim, super::session::Session),
+    Accepted(Purpose, Claim, super::frame::Framing),
     Refused(String),
 }
 
@@ -271,11 +271,11 @@ fn advance(
             Request::Send(bytes) => send_whole(&unproven.stream, &bytes)?,
             Request::Claimed(purpose, claim) => {
                 let verdict = decide(purpose, &claim, unproven.address);
-                let (bytes, session) = unproven.responder.answer(&verdict);
+                let (bytes, framing) = unproven.responder.answer(&verdict);
                 send_whole(&unproven.stream, &bytes)?;
-                return Ok(match (verdict, session) {
+                return Ok(match (verdict, framing) {
                     (Verdict::Refused(reason), _) => Progress::Refused(reason),
-                    (Verdict::Accepted, Some(session)) => Progress::Accepted(purpose, claim, session),
+                    (Verdict::Accepted, Some(framing)) => Progress::Accepted(purpose, claim, framing),
                     (Verdict::Accepted, None) => return Err(None),
                 });
             }

@@ -13,8 +13,8 @@
 
 use std::fmt;
 
+use super::frame::Framing;
 use super::keys::{KEY_BYTES, Key};
-use super::session::Session;
 use super::wire::{Malformed, Reader, Writer};
 
 /// First bytes of every control connection.
@@ -79,7 +79,7 @@ pub(crate) enum Verdict {
     Refused(String),
 }
 
-/// Why a handshake ended without a session.
+/// Why a handshake failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HandshakeError {
     /// The peer does not speak this protocol.
@@ -167,7 +167,7 @@ impl Transcript {
         ])
     }
 
-    fn session(&self, claim: &[u8], initiator: bool) -> Session {
+    fn framing(&self, claim: &[u8], initiator: bool) -> Framing {
         let derive = |purpose: &'static str| {
             self.key
                 .derive(purpose, &[&self.initiator_hello, &self.responder_hello, claim])
@@ -175,9 +175,9 @@ impl Transcript {
         let forth = derive("infiniccl control frames, initiator to responder");
         let back = derive("infiniccl control frames, responder to initiator");
         if initiator {
-            Session::new(forth, back)
+            Framing::new(forth, back)
         } else {
-            Session::new(back, forth)
+            Framing::new(back, forth)
         }
     }
 }
@@ -203,7 +203,7 @@ pub(crate) enum Reply {
     /// Send these bytes, then read on.
     Send(Vec<u8>),
     /// The peer is proven and took the claim.
-    Done(Session),
+    Done(Framing),
 }
 
 impl Initiator {
@@ -260,7 +260,7 @@ impl Initiator {
             return Err(HandshakeError::Key);
         }
         match said[0] {
-            0 => Ok(Reply::Done(self.transcript.session(&self.claim, true))),
+            0 => Ok(Reply::Done(self.transcript.framing(&self.claim, true))),
             _ => Err(HandshakeError::Refused(
                 String::from_utf8_lossy(&said[VERDICT_HEAD..]).into_owned(),
             )),
@@ -346,8 +346,8 @@ impl Responder {
         ))
     }
 
-    /// The bytes that carry `verdict`, and the session when the claim is accepted.
-    pub(crate) fn answer(&self, verdict: &Verdict) -> (Vec<u8>, Option<Session>) {
+    /// The bytes that carry `verdict`, and the framing of what follows when the claim is accepted.
+    pub(crate) fn answer(&self, verdict: &Verdict) -> (Vec<u8>, Option<Framing>) {
         let (code, text) = match verdict {
             Verdict::Accepted => (0, ""),
             Verdict::Refused(reason) => (1, reason.as_str()),
@@ -362,8 +362,8 @@ impl Responder {
         let mut bytes = w.finish();
         let proof = self.transcript.verdict_proof(&self.claim, &bytes);
         bytes.extend_from_slice(&proof);
-        let session = (code == 0).then(|| self.transcript.session(&self.claim, false));
-        (bytes, session)
+        let framing = (code == 0).then(|| self.transcript.framing(&self.claim, false));
+        (bytes, framing)
     }
 
     /// What to send to a peer whose handshake failed, so that an honest one learns why.

@@ -62,11 +62,11 @@ fn both_sides_agree_whatever_the_pieces() {
             feed(&mut r, &claim, piece),
             Ok(Request::Claimed(Purpose::Link, CLAIM))
         );
-        let (verdict, session) = r.answer(&Verdict::Accepted);
+        let (verdict, framing) = r.answer(&Verdict::Accepted);
         let Ok(Reply::Done(mut left)) = reply(&mut i, &verdict, piece) else {
             panic!("not done")
         };
-        let mut right = session.unwrap();
+        let mut right = framing.unwrap();
         let mut wire = Vec::new();
         left.seal(b"ping", &mut wire);
         right.push(&wire);
@@ -85,8 +85,8 @@ fn a_refusal_is_proven_and_carries_its_reason() {
     let answer = answered(feed(&mut r, &hello, 100).unwrap());
     let claim = sent(reply(&mut i, &answer, 100).unwrap());
     feed(&mut r, &claim, 100).unwrap();
-    let (verdict, session) = r.answer(&Verdict::Refused("rank 3 is taken – twice".repeat(90)));
-    assert!(session.is_none());
+    let (verdict, framing) = r.answer(&Verdict::Refused("rank 3 is taken – twice".repeat(90)));
+    assert!(framing.is_none());
     let Err(HandshakeError::Refused(reason)) = reply(&mut i, &verdict, 9).map(|_| ()) else {
         panic!()
     };

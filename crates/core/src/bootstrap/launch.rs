@@ -127,7 +127,7 @@ fn agree(inner: &Found, outer: &Found) -> bool {
         return true;
     }
     match (a.launcher, b.launcher) {
-        // The outer launcher started one agent of torchrun per node; with one rank per node both number the same.
+        // The outer launcher started one torchrun per node; with one rank per node both number the same.
         (Launcher::Torchrun, _) => match a.local_size {
             Some(local) if local > 1 && a.size.is_multiple_of(local) => {
                 b.size == a.size / local && (b.launcher == Launcher::Slurm || a.node_hint == Some(b.rank))

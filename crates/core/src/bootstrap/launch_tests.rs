@@ -157,7 +157,7 @@ fn launchers_inside_one_another_are_no_contradiction() {
             "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 GROUP_RANK=1 SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_ID=0",
             (Launcher::Torchrun, 5, 8),
         ),
-        // The order in which torchrun's agents meet need not be Slurm's.
+        // The order in which the torchruns of the nodes meet need not be Slurm's.
         (
             "RANK=5 WORLD_SIZE=8 LOCAL_WORLD_SIZE=4 GROUP_RANK=1 SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0",
             (Launcher::Torchrun, 5, 8),

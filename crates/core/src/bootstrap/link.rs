@@ -1,11 +1,11 @@
-//! One proven connection: a non-blocking socket, its session and its buffers.
+//! One proven connection: a non-blocking socket, its framing and its buffers.
 
 use std::io::{self, ErrorKind as IoKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
-use super::session::{FrameError, Session};
+use super::frame::{FrameError, Framing};
 
 const READ_CHUNK: usize = 64 << 10;
 /// One call of [`Link::fill`] reads no more than this, so that one busy peer cannot starve the others.
@@ -23,7 +23,7 @@ pub(crate) enum Fill {
 /// A control connection after its handshake. Nothing here blocks.
 pub(crate) struct Link {
     stream: TcpStream,
-    session: Session,
+    framing: Framing,
     out: Vec<u8>,
     written: usize,
     /// When bytes last arrived.
@@ -34,10 +34,10 @@ pub(crate) struct Link {
 
 impl Link {
     /// A link over `stream`, which must be non-blocking.
-    pub(crate) fn new(stream: TcpStream, session: Session, now: Instant) -> Self {
+    pub(crate) fn new(stream: TcpStream, framing: Framing, now: Instant) -> Self {
         Link {
             stream,
-            session,
+            framing,
             out: Vec::new(),
             written: 0,
             heard: now,
@@ -57,7 +57,7 @@ impl Link {
 
     /// Queues a frame; [`Link::flush`] sends it.
     pub(crate) fn queue(&mut self, payload: &[u8], now: Instant) {
-        self.session.seal(payload, &mut self.out);
+        self.framing.seal(payload, &mut self.out);
         self.spoke = now;
     }
 
@@ -92,7 +92,7 @@ impl Link {
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Ok(Fill::Closed),
                 Ok(n) => {
-                    self.session.push(&chunk[..n]);
+                    self.framing.push(&chunk[..n]);
                     self.heard = now;
                     total += n;
                     if n < chunk.len() {
@@ -109,6 +109,6 @@ impl Link {
 
     /// The next whole frame that was read.
     pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>, FrameError> {
-        self.session.next()
+        self.framing.next()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! launch, rendezvous   which rank of how many this process is, and where the root waits (unique id)
-//! handshake, session   both ends of every connection prove the job's key, every frame carries a code
+//! handshake, frame     both ends of every connection prove the job's key, every frame carries a code
 //! arrival, join        all ranks arrive at the root, then form a tree of authenticated links
 //! control              exchanges, heartbeats, failure flood and arbitration over that tree, for the communicator's life
 //! ```
@@ -14,6 +14,7 @@ mod arrival;
 mod control;
 mod dial;
 mod environment;
+mod frame;
 mod gate;
 mod handshake;
 mod host_identity;
@@ -39,7 +40,6 @@ mod root_address;
 mod rounds;
 mod runtime_folder;
 mod service;
-mod session;
 mod settings;
 mod shared_file;
 mod tree;

@@ -28,7 +28,7 @@ impl std::fmt::Display for FrameError {
 }
 
 /// The keys and counters of both directions of one connection.
-pub(crate) struct Session {
+pub(crate) struct Framing {
     send: Key,
     sent: u64,
     receive: Key,
@@ -37,10 +37,10 @@ pub(crate) struct Session {
     start: usize,
 }
 
-impl Session {
-    /// A session that authenticates its frames with `send` and checks the peer's with `receive`.
+impl Framing {
+    /// A framing that authenticates its frames with `send` and checks the peer's with `receive`.
     pub(crate) fn new(send: Key, receive: Key) -> Self {
-        Session {
+        Framing {
             send,
             sent: 0,
             receive,
@@ -104,9 +104,9 @@ impl Session {
 mod tests {
     use super::*;
 
-    fn pair() -> (Session, Session) {
+    fn pair() -> (Framing, Framing) {
         let (a, b) = (Key::from_bytes([1; 32]), Key::from_bytes([2; 32]));
-        (Session::new(a.clone(), b.clone()), Session::new(b, a))
+        (Framing::new(a.clone(), b.clone()), Framing::new(b, a))
     }
 
     #[test]
