@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use infiniccl::config::Verify;
 use infiniccl::{Collective, Communicator, DataType, MatrixRow, ReduceOp};
 use serde_json::{Value, json};
 
@@ -68,12 +69,15 @@ pub(crate) fn run(args: &MatrixArgs, config: &ConfigArg) -> Result<ExitCode, Fai
         );
     } else {
         println!("native: by the plugin; emulated: by this library, as the last column says");
-        print(&rows, args.all).iter().for_each(|line| println!("{line}"));
+        let verified = context.config().verify != Verify::Off;
+        print(&rows, args.all, verified)
+            .iter()
+            .for_each(|line| println!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(rows: &[MatrixRow], all: bool) -> Vec<String> {
+fn print(rows: &[MatrixRow], all: bool, verified: bool) -> Vec<String> {
     let head = [
         "plugin",
         "collective",
@@ -94,11 +98,12 @@ fn print(rows: &[MatrixRow], all: bool) -> Vec<String> {
             row.collective.to_string(),
             row.op.map_or("-".into(), |op| op.to_string()),
             if row.declared { "yes" } else { "no" }.into(),
-            row.disproved
-                .clone()
-                .map_or(if row.declared { "ok" } else { "-" }.into(), |what| {
-                    format!("wrong: {what}")
-                }),
+            match &row.disproved {
+                Some(what) => format!("wrong: {what}"),
+                None if !row.declared => "-".into(),
+                None if verified => "ok".into(),
+                None => "off".into(),
+            },
             row.overridden.unwrap_or("-").into(),
             row.effective.into(),
             row.how.clone(),
