@@ -10,6 +10,7 @@ mod memory;
 mod reference;
 #[cfg(test)]
 mod tests;
+mod vectors;
 mod vendor;
 
 pub(crate) use memory::Memory;
@@ -297,7 +298,7 @@ impl Run<'_> {
             let schedule = &self.schedules[*rank as usize];
             let step = self.meet.vendor[*rank as usize].steps[index];
             match schedule.actions[step as usize] {
-                Action::Vendor { first, len } => schedule.calls_of(first, len),
+                Action::Vendor { first, len } => (schedule.calls_of(first, len), schedule),
                 _ => unreachable!("a list of vendor steps"),
             }
         });

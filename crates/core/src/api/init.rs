@@ -11,23 +11,12 @@ use crate::capability::Capabilities;
 use crate::config::{Auth, Fallback};
 use crate::error::{Error, ErrorKind, Result};
 use crate::exec::{Engine, Island, Links, WaitPolicy, Watch};
-use crate::plan::{LinkCost, World};
+use crate::plan::{World, seeds};
 use crate::plugin::NetPlugin;
 use crate::topology::{Placement, Topology};
 use infiniccl_plugin_api::{device_attr, worker_option};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Seeds of the cost model, from one virtual machine (`docs/architecture.md`): shared memory and TCP.
-const NEAR: LinkCost = LinkCost {
-    alpha_ns: 1_500,
-    beta_ps: 150,
-};
-const FAR: LinkCost = LinkCost {
-    alpha_ns: 10_000,
-    beta_ps: 300,
-};
-const GAMMA_PS: u64 = 50;
 
 /// Makes the communicator of job `id`; blocks until all ranks have come, at most `timeouts.connect`.
 pub(super) fn init(context: &Context, id: &UniqueId, rank: u32, size: u32) -> Result<Communicator> {
@@ -142,9 +131,9 @@ pub(super) fn form(context: &Context, control: ControlPlane) -> Result<Communica
         topology,
         capabilities,
         settings: context.plan_settings(),
-        near: NEAR,
-        far: FAR,
-        gamma_ps: GAMMA_PS,
+        near: seeds::NEAR,
+        far: seeds::FAR,
+        gamma_ps: seeds::GAMMA_PS,
     };
     let links = net.map(|net| {
         let addresses = records.iter().map(|r| r.net_address.clone()).collect();

@@ -56,6 +56,9 @@ pub struct PlanReport {
     pub steps: usize,
     /// Bytes of scratch memory on that rank.
     pub scratch_bytes: u64,
+    /// The most roundings to the element type that an input passes on its way into a result (for products: that a
+    /// result is made of): with the type's unit roundoff u, a sum is off by at most about this many times u·Σ|x|.
+    pub rounding_steps: u32,
 }
 
 /// How this rank reaches another one.
@@ -299,6 +302,7 @@ fn explain(world: &World, rank: u32, request: Request) -> Result<PlanReport> {
             .collect(),
         steps: schedule.actions.len(),
         scratch_bytes: schedule.scratch_bytes,
+        rounding_steps: choice.rounding_steps,
     })
 }
 

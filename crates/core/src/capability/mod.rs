@@ -5,7 +5,7 @@
 #![forbid(unsafe_code)]
 
 use crate::call::{Collective, RedOp};
-use infiniccl_plugin_api::{CapRow, MemKind, cap_flags};
+use infiniccl_plugin_api::{CapRow, MemKind, Scope, cap_flags};
 use infiniccl_reduce::{DataType, ReduceOp};
 
 /// What the operator wants for some cases.
@@ -83,7 +83,9 @@ pub(crate) struct Capabilities {
 pub(crate) struct Disproof {
     pub(crate) collective: Collective,
     pub(crate) dtype: DataType,
+    /// `None` for collectives without an operator, and for PREMUL_SUM.
     pub(crate) op: Option<ReduceOp>,
+    /// What came back.
     pub(crate) what: String,
 }
 
@@ -158,9 +160,42 @@ impl Capabilities {
         Verdict::Emulated(format!("{} does not promise {}", self.plugin, missing[0]))
     }
 
-    /// Whether the vendor's library serves the case by itself.
-    pub(crate) fn is_native(&self, case: &Case) -> bool {
-        self.verdict(case) == Verdict::Native
+    /// How the case is served for all sizes from `least` to `most` bytes: native if every one of them is, else
+    /// what comes of the first that is not. The bytes of the case itself do not matter.
+    pub(crate) fn verdict_for_sizes(&self, case: &Case, least: u64, most: u64) -> Verdict {
+        // Between the limits of the rows nothing changes.
+        let rows = self
+            .rows
+            .iter()
+            .filter(|row| row.collective == case.collective.abi());
+        let limits = rows.flat_map(|row| [row.min_bytes, row.max_bytes.saturating_add(1)]);
+        let mut sizes: Vec<u64> = limits.filter(|size| least < *size && *size <= most).collect();
+        sizes.push(least);
+        sizes.sort_unstable();
+        let verdicts = sizes.iter().map(|bytes| {
+            self.verdict(&Case {
+                bytes: *bytes,
+                ..*case
+            })
+        });
+        verdicts.fold(Verdict::Native, |first, next| {
+            if first == Verdict::Native { next } else { first }
+        })
+    }
+
+    /// Whether the library promises, for all sizes from `least` to `most` bytes, to round a combination of 16-bit
+    /// or 8-bit floats once only.
+    pub(crate) fn rounds_once(&self, case: &Case, least: u64, most: u64) -> bool {
+        let reached = |row: &&CapRow| {
+            let bytes = least.max(row.min_bytes);
+            bytes <= most && covers(row, &Case { bytes, ..*case })
+        };
+        let mut flags = self
+            .rows
+            .iter()
+            .filter(reached)
+            .map(|row| row.flags & cap_flags::ACCUMULATES_FP32);
+        flags.next().is_some_and(|first| first != 0) && flags.all(|flag| flag != 0)
     }
 }
 
@@ -183,16 +218,34 @@ fn covers(row: &CapRow, case: &Case) -> bool {
         && (case.collective == Collective::Barrier || bit(row.dtype_mask, case.dtype.code()))
         && case.op.is_none_or(|op| bit(row.op_mask, op.abi().0))
         && bit(row.mem_mask, MemKind::HOST.0)
+        // An island is several devices of a node, or wider.
+        && row.scope.0 >= Scope::NODE.0
         && case.ranks >= row.min_ranks
         && (row.max_ranks == 0 || case.ranks <= row.max_ranks)
         && case.bytes >= row.min_bytes
         && (row.max_bytes == 0 || case.bytes <= row.max_bytes)
 }
 
+const fn may_be_in_place(collective: Collective) -> bool {
+    use Collective::*;
+    match collective {
+        AllReduce | Broadcast | Reduce | AllGather | ReduceScatter | Gather | Scatter | AllGatherV
+        | ReduceScatterV => true,
+        AllToAll | AllToAllV | Send | Recv | Barrier => false,
+    }
+}
+
 /// What the rules ask of a row and it does not promise.
 fn missing_demand(row: &CapRow, case: &Case, demands: Demands) -> Option<&'static str> {
-    let op = case.op?;
     let lacks = |flag: u64| row.flags & flag == 0;
+    // Whether a call works in place is a rank's own affair, so the library must take both.
+    if case.collective != Collective::Barrier && lacks(cap_flags::OUT_OF_PLACE) {
+        return Some("to work with separate buffers");
+    }
+    if may_be_in_place(case.collective) && lacks(cap_flags::IN_PLACE) {
+        return Some("to work in place");
+    }
+    let op = case.op?;
     if demands.deterministic && lacks(cap_flags::DETERMINISTIC) {
         return Some("the same bytes from run to run");
     }

@@ -3,8 +3,9 @@
 use super::*;
 use infiniccl_plugin_api::Scope;
 
+const PLACES: u64 = cap_flags::IN_PLACE | cap_flags::OUT_OF_PLACE;
 const ALL_FLAGS: u64 =
-    cap_flags::EXACT_AVG | cap_flags::NAN_KEPT | cap_flags::FP8_SATURATES | cap_flags::SAME_BYTES;
+    PLACES | cap_flags::EXACT_AVG | cap_flags::NAN_KEPT | cap_flags::FP8_SATURATES | cap_flags::SAME_BYTES;
 
 fn row(flags: u64, ops: &[ReduceOp]) -> CapRow {
     CapRow {
@@ -34,6 +35,10 @@ fn caps(rows: Vec<CapRow>) -> Capabilities {
     }
 }
 
+fn is_native(c: &Capabilities, case: &Case) -> bool {
+    c.verdict(case) == Verdict::Native
+}
+
 fn case(dtype: DataType, op: ReduceOp) -> Case {
     Case {
         collective: Collective::AllReduce,
@@ -47,9 +52,9 @@ fn case(dtype: DataType, op: ReduceOp) -> Case {
 #[test]
 fn a_sum_is_never_taken_for_an_average() {
     let c = caps(vec![row(ALL_FLAGS, &[ReduceOp::Sum])]);
-    assert!(c.is_native(&case(DataType::Float32, ReduceOp::Sum)));
+    assert!(is_native(&c, &case(DataType::Float32, ReduceOp::Sum)));
     for dtype in DataType::ALL {
-        assert!(!c.is_native(&case(*dtype, ReduceOp::Avg)), "{dtype}");
+        assert!(!is_native(&c, &case(*dtype, ReduceOp::Avg)), "{dtype}");
     }
 }
 
@@ -57,28 +62,34 @@ fn a_sum_is_never_taken_for_an_average() {
 fn rows_hold_for_their_ranks_and_sizes_only() {
     let c = caps(vec![row(ALL_FLAGS, &[ReduceOp::Sum])]);
     let good = case(DataType::Int32, ReduceOp::Sum);
-    assert!(c.is_native(&good));
-    assert!(!c.is_native(&Case { ranks: 1, ..good }));
-    assert!(!c.is_native(&Case { ranks: 9, ..good }));
-    assert!(!c.is_native(&Case {
-        bytes: (1 << 20) + 1,
-        ..good
-    }));
-    assert!(!c.is_native(&Case {
-        collective: Collective::Reduce,
-        ..good
-    }));
+    assert!(is_native(&c, &good));
+    assert!(!is_native(&c, &Case { ranks: 1, ..good }));
+    assert!(!is_native(&c, &Case { ranks: 9, ..good }));
+    assert!(!is_native(
+        &c,
+        &Case {
+            bytes: (1 << 20) + 1,
+            ..good
+        }
+    ));
+    assert!(!is_native(
+        &c,
+        &Case {
+            collective: Collective::Reduce,
+            ..good
+        }
+    ));
 }
 
 #[test]
 fn demands_name_what_is_missing_and_vendor_numerics_lift_them() {
-    let mut c = caps(vec![row(cap_flags::SAME_BYTES, ReduceOp::ALL)]);
+    let mut c = caps(vec![row(PLACES | cap_flags::SAME_BYTES, ReduceOp::ALL)]);
     let asked = case(DataType::Float32, ReduceOp::Max);
     assert_eq!(
         c.verdict(&asked),
         Verdict::Emulated("test does not promise NaN through MIN and MAX".into())
     );
-    assert!(c.is_native(&case(DataType::Int32, ReduceOp::Max)));
+    assert!(is_native(&c, &case(DataType::Int32, ReduceOp::Max)));
     assert!(matches!(
         c.verdict(&case(DataType::Int8, ReduceOp::Avg)),
         Verdict::Emulated(_)
@@ -88,9 +99,9 @@ fn demands_name_what_is_missing_and_vendor_numerics_lift_them() {
         Verdict::Emulated(_)
     ));
     c.demands.vendor_numerics = true;
-    assert!(c.is_native(&asked));
+    assert!(is_native(&c, &asked));
     c.demands.deterministic = true;
-    assert!(!c.is_native(&asked));
+    assert!(!is_native(&c, &asked));
 }
 
 #[test]
@@ -115,10 +126,10 @@ fn overrides_and_disproofs_win_in_order() {
         wish,
     };
     c.overrides = vec![wish(Wish::Native)];
-    assert!(!c.is_native(&asked), "no override makes a wrong answer right");
+    assert!(!is_native(&c, &asked), "no override makes a wrong answer right");
     c.overrides = vec![wish(Wish::Refuse)];
     assert!(matches!(c.verdict(&asked), Verdict::Refused(_)));
-    assert!(c.is_native(&case(DataType::Float32, ReduceOp::Avg)));
+    assert!(is_native(&c, &case(DataType::Float32, ReduceOp::Avg)));
 }
 
 #[test]
@@ -128,4 +139,70 @@ fn the_mean_of_bool_is_refused() {
         c.verdict(&case(DataType::Bool, ReduceOp::Avg)),
         Verdict::Refused(_)
     ));
+}
+
+#[test]
+fn what_cannot_be_used_in_both_places_is_not_native() {
+    let asked = case(DataType::Float32, ReduceOp::Sum);
+    for (lost, words) in [
+        (cap_flags::IN_PLACE, "to work in place"),
+        (cap_flags::OUT_OF_PLACE, "to work with separate buffers"),
+    ] {
+        let c = caps(vec![row(ALL_FLAGS & !lost, ReduceOp::ALL)]);
+        assert_eq!(
+            c.verdict(&asked),
+            Verdict::Emulated(format!("test does not promise {words}"))
+        );
+    }
+    let one_device = CapRow {
+        scope: Scope::DEVICE,
+        ..row(ALL_FLAGS, ReduceOp::ALL)
+    };
+    assert!(
+        !is_native(&caps(vec![one_device]), &asked),
+        "an island is more than one device"
+    );
+}
+
+#[test]
+fn a_stretch_of_sizes_is_native_only_without_a_gap() {
+    let part = |min_bytes, max_bytes| CapRow {
+        min_bytes,
+        max_bytes,
+        ..row(ALL_FLAGS, ReduceOp::ALL)
+    };
+    let native = |rows, least, most| {
+        let verdict = caps(rows).verdict_for_sizes(&case(DataType::Int8, ReduceOp::Sum), least, most);
+        verdict == Verdict::Native
+    };
+    assert!(native(vec![part(0, 99), part(100, 0)], 1, 1 << 40));
+    assert!(!native(vec![part(0, 99), part(101, 0)], 1, 1 << 40));
+    assert!(native(vec![part(0, 99), part(101, 0)], 101, 1 << 40));
+    assert!(native(vec![part(0, 99), part(101, 0)], 1, 99));
+    assert!(!native(vec![part(10, 99)], 9, 99));
+    assert!(!native(vec![part(10, 99)], 10, 100));
+    // One of several rows is enough where they overlap.
+    let weak = CapRow {
+        flags: 0,
+        ..part(0, 0)
+    };
+    assert!(native(vec![weak, part(10, 99)], 10, 99));
+    assert!(!native(vec![weak, part(10, 99)], 10, 100));
+}
+
+#[test]
+fn rounding_once_must_hold_for_every_row_that_may_serve() {
+    let asked = case(DataType::Float16, ReduceOp::Sum);
+    let once = CapRow {
+        max_bytes: 100,
+        ..row(ALL_FLAGS | cap_flags::ACCUMULATES_FP32, ReduceOp::ALL)
+    };
+    let each = CapRow {
+        min_bytes: 101,
+        ..row(ALL_FLAGS, ReduceOp::ALL)
+    };
+    let c = caps(vec![once, each]);
+    assert!(c.rounds_once(&asked, 2, 100));
+    assert!(!c.rounds_once(&asked, 2, 102));
+    assert!(!caps(Vec::new()).rounds_once(&asked, 2, 100));
 }

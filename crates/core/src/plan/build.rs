@@ -1,10 +1,11 @@
 //! Builds the schedule of a request with the algorithm that was chosen.
 
-use super::Vector;
-use super::choose::{Algorithm, inner_reduction};
+use super::algorithm::Algorithm;
+use super::eligible::{Inner, inner_reduction};
 use super::hierarchical::View;
-use super::lower::{self, Mode};
+use super::lower::Lowering;
 use super::world::World;
+use super::{Vector, flat};
 use crate::algo::{self, Blocks, Buffers, Group, Reduction, Span, Tuning};
 use crate::call::{Collective, RedOp, Request};
 use crate::schedule::{Base, Builder, InPlace, Loc, Schedule, VendorCall};
@@ -18,6 +19,14 @@ const USER: Buffers = Buffers {
     src: Loc::new(Base::Send, 0),
     dst: Loc::new(Base::Recv, 0),
 };
+
+/// How messages are cut in a world.
+pub(super) fn tuning(world: &World) -> Tuning {
+    Tuning {
+        chunk: world.settings.chunk,
+        slots: SLOTS,
+    }
+}
 
 /// The schedule of `rank`.
 pub(super) fn build(
@@ -38,15 +47,11 @@ pub(super) fn build(
         request,
         vector,
         group: Group { ranks: order, me },
-        tuning: Tuning {
-            chunk: world.settings.chunk,
-            slots: SLOTS,
-        },
         algorithm,
     };
     match algorithm {
         Algorithm::Vendor => plan.vendor(&mut b),
-        Algorithm::Hierarchical { owners } => plan.hierarchical(&mut b, owners),
+        Algorithm::Hierarchical { flows } => plan.hierarchical(&mut b, flows),
         _ => plan.flat(&mut b),
     }
     b.finish()
@@ -59,19 +64,10 @@ struct Planned<'a> {
     request: &'a Request,
     vector: Option<&'a Vector>,
     group: Group<'a>,
-    tuning: Tuning,
     algorithm: Algorithm,
 }
 
 impl Planned<'_> {
-    fn elem(&self) -> u64 {
-        self.request.dtype.size() as u64
-    }
-
-    fn ranks(&self) -> u64 {
-        u64::from(self.world.size())
-    }
-
     /// Where in the group the root is.
     fn root(&self) -> usize {
         self.group
@@ -81,27 +77,31 @@ impl Planned<'_> {
             .unwrap_or(0)
     }
 
-    fn is_root(&self) -> bool {
-        self.rank == self.request.root
+    /// Whether the result of a reduction of one buffer comes here.
+    fn wanted(&self) -> bool {
+        self.request.collective == Collective::AllReduce || self.rank == self.request.root
+    }
+
+    fn lowering(&self, inner: Inner) -> Lowering<'_> {
+        Lowering {
+            request: self.request,
+            ranks: u64::from(self.world.size()),
+            segment: self.world.settings.chunk.saturating_mul(SLOTS.into()),
+            scaled_before: inner.scaled_before(),
+        }
     }
 
     fn vendor(&self, b: &mut Builder) {
-        let scale_bits = match self.request.op {
-            RedOp::PreMulSum { scalar_bits } => scalar_bits,
-            RedOp::Fixed(_) => 0,
-        };
-        let call = VendorCall {
-            collective: self.request.collective.abi(),
-            dtype: self.request.dtype,
-            op: self.request.op.abi(),
-            root: self.world.topology.ranks[self.request.root as usize].island_rank,
-            send: USER.src,
-            recv: USER.dst,
-            count: self.request.count,
-            scale_bits,
-        };
+        let request = self.request;
+        let sized = !matches!(
+            request.collective,
+            Collective::Barrier | Collective::AllToAllV | Collective::AllGatherV | Collective::ReduceScatterV
+        );
+        if request.count == 0 && sized {
+            return;
+        }
         if let Some(v) = self.vector {
-            let (counts, displs) = match self.request.collective {
+            let (counts, displs) = match request.collective {
                 Collective::AllToAllV => (
                     [&v.send_counts[..], &v.recv_counts].concat(),
                     [&v.send_displs[..], &v.recv_displs].concat(),
@@ -111,169 +111,165 @@ impl Planned<'_> {
             };
             b.set_vector(counts, displs);
         }
-        b.vendor(self.world.topology.ranks[self.rank as usize].island_rank, &[call]);
+        let ranks = &self.world.topology.ranks;
+        let rooted = request.collective.has_root();
+        let call = VendorCall {
+            collective: request.collective.abi(),
+            dtype: request.dtype,
+            op: request.op.abi(),
+            root: if rooted {
+                ranks[request.root as usize].island_rank
+            } else {
+                0
+            },
+            send: USER.src,
+            recv: USER.dst,
+            count: request.count,
+            scale_bits: match request.op {
+                RedOp::PreMulSum { scalar_bits } => scalar_bits,
+                RedOp::Fixed(_) => 0,
+            },
+        };
+        b.vendor(ranks[self.rank as usize].island_rank, &[call]);
     }
 
-    fn hierarchical(&self, b: &mut Builder, owners: u32) {
-        let view = View {
-            world: self.world,
-            rank: self.rank,
-            owners: owners as usize,
-            tuning: self.tuning,
-        };
+    fn hierarchical(&self, b: &mut Builder, flows: u32) {
+        use Collective as C;
         let request = self.request;
-        let scale_bits = match (
-            Mode::of(request, self.ranks()),
-            inner_reduction(self.world, request),
-        ) {
-            (Mode::AvgFloat, Some((_, RedOp::PreMulSum { scalar_bits }))) => Some(scalar_bits),
-            _ => None,
+        let inner = match request.collective.reduces() {
+            true => inner_reduction(self.world, request).map_or(Inner::Plain, |(_, _, inner)| inner),
+            false => Inner::Plain,
         };
+        let view = View::new(self.world, self.rank, request, flows, tuning(self.world), inner);
+        let (bytes, root) = (request.bytes(), request.root);
         match request.collective {
-            Collective::AllReduce => {
-                lower::reduce_whole(
-                    b,
-                    request,
-                    self.ranks(),
-                    USER,
-                    true,
-                    |b, buffers, reduction, count| {
-                        view.allreduce(b, buffers, reduction, count, scale_bits);
-                    },
-                );
+            C::AllReduce => self
+                .lowering(inner)
+                .whole(b, USER, true, |b, buffers, reduction, count| {
+                    view.all_reduce(b, buffers, reduction, count);
+                }),
+            C::Reduce => {
+                self.lowering(inner)
+                    .whole(b, USER, self.wanted(), |b, buffers, reduction, count| {
+                        view.reduce(b, buffers, reduction, count, root);
+                    });
             }
-            Collective::Reduce => {
-                let wanted = self.is_root();
-                lower::reduce_whole(
-                    b,
-                    request,
-                    self.ranks(),
-                    USER,
-                    wanted,
-                    |b, buffers, reduction, count| {
-                        view.reduce(b, buffers, reduction, count, request.root, scale_bits);
-                    },
-                );
+            C::ReduceScatter => {
+                let blocks: Vec<(u64, u64)> = (0..u64::from(self.world.size()))
+                    .map(|r| (r * request.count, request.count))
+                    .collect();
+                let me = self.rank as usize;
+                self.lowering(inner)
+                    .blocks(b, USER, me, &blocks, |b, buffers, reduction, blocks| {
+                        let (first, count) = (|rank: u32| blocks[rank as usize].0, blocks[me].1);
+                        if flows == 1 {
+                            view.reduce_scatter_staged(b, buffers, reduction, count, first);
+                        } else {
+                            view.reduce_scatter(b, buffers, reduction, count, first);
+                        }
+                    });
             }
-            Collective::Broadcast => view.broadcast(b, USER, request.bytes(), request.root),
-            _ => view.all_gather(b, USER, request.bytes()),
+            C::Broadcast => view.broadcast(b, USER, bytes, root),
+            C::AllGather if flows == 1 => view.all_gather_staged(b, USER, bytes),
+            C::AllGather => view.all_gather(b, USER, bytes),
+            C::Gather => view.gather(b, USER, bytes, root),
+            C::Scatter => view.scatter(b, USER, bytes, root),
+            C::Barrier => view.barrier(b),
+            C::AllToAll | C::AllToAllV | C::AllGatherV | C::ReduceScatterV | C::Send | C::Recv => {}
         }
     }
 
     fn flat(&self, b: &mut Builder) {
-        use Algorithm as A;
         use Collective as C;
-        let (group, tuning, request) = (self.group, self.tuning, self.request);
-        let root = self.root();
+        let (group, request, algorithm) = (self.group, self.request, self.algorithm);
+        let (tuning, root) = (tuning(self.world), self.root());
+        let how = (group, tuning);
         let bytes = request.bytes();
         let by_rank = Blocks::by_rank(group.ranks, bytes);
-        match (request.collective, self.algorithm) {
-            (C::AllReduce | C::Reduce, algorithm) => self.flat_reduction(b, algorithm),
-            (C::ReduceScatter | C::ReduceScatterV, algorithm) => self.flat_reduce_scatter(b, algorithm),
-            (C::Broadcast, A::ScatterAllgather) => {
-                algo::broadcast::scatter_allgather(b, group, tuning, USER, bytes, root);
+        match request.collective {
+            C::AllReduce => {
+                self.lowering(Inner::Plain)
+                    .whole(b, USER, true, |b, buffers, reduction, count| {
+                        flat::allreduce(algorithm, b, how, buffers, reduction, count);
+                    });
             }
-            (C::Broadcast, A::Chain) => algo::broadcast::chain(b, group, tuning, USER, bytes, root),
-            (C::Broadcast, _) => algo::broadcast::binomial(b, group, tuning, USER, bytes, root),
-            (C::AllGather, A::Bruck) => algo::all_gather::bruck(b, group, tuning, USER, &by_rank),
-            (C::AllGather, A::Direct) => algo::all_gather::direct(b, group, tuning, USER, &by_rank),
-            (C::AllGather, _) => algo::all_gather::ring(b, group, tuning, USER, &by_rank),
-            (C::AllGatherV, algorithm) => {
-                let blocks = self.blocks(|v| (&v.recv_counts, &v.recv_displs));
-                if algorithm == A::Direct {
-                    algo::all_gather::direct(b, group, tuning, USER, &blocks);
-                } else {
-                    algo::all_gather::ring(b, group, tuning, USER, &blocks);
-                }
+            C::Reduce => {
+                self.lowering(Inner::Plain)
+                    .whole(b, USER, self.wanted(), |b, buffers, reduction, count| {
+                        flat::reduce(algorithm, b, how, buffers, reduction, count, root);
+                    });
             }
-            (C::Gather, A::Binomial) => algo::gather::binomial(b, group, tuning, USER, &by_rank, root),
-            (C::Gather, _) => algo::gather::linear(b, group, tuning, USER, &by_rank, root),
-            (C::Scatter, A::Binomial) => algo::scatter::binomial(b, group, tuning, USER, &by_rank, root),
-            (C::Scatter, _) => algo::scatter::linear(b, group, tuning, USER, &by_rank, root),
-            (C::AllToAll, A::Bruck) => algo::all_to_all::bruck(b, group, tuning, USER, &by_rank),
-            (C::AllToAll, _) => {
-                algo::all_to_all::pairwise(b, group, tuning, USER, &by_rank, &by_rank, WINDOW);
+            C::ReduceScatter | C::ReduceScatterV => self.flat_reduce_scatter(b),
+            C::Broadcast => flat::broadcast(algorithm, b, how, USER, bytes, root),
+            C::AllGather => flat::all_gather(algorithm, b, how, USER, &by_rank),
+            C::AllGatherV => {
+                let blocks = self.vector_blocks(|v| (&v.recv_counts, &v.recv_displs));
+                flat::all_gather(algorithm, b, how, USER, &blocks);
             }
-            (C::AllToAllV, _) => {
-                let send = self.blocks(|v| (&v.send_counts, &v.send_displs));
-                let recv = self.blocks(|v| (&v.recv_counts, &v.recv_displs));
+            C::Gather if algorithm == Algorithm::Binomial => {
+                algo::gather::binomial(b, group, tuning, USER, &by_rank, root);
+            }
+            C::Gather => algo::gather::linear(b, group, tuning, USER, &by_rank, root),
+            C::Scatter if algorithm == Algorithm::Binomial => {
+                algo::scatter::binomial(b, group, tuning, USER, &by_rank, root);
+            }
+            C::Scatter => algo::scatter::linear(b, group, tuning, USER, &by_rank, root),
+            C::AllToAll if algorithm == Algorithm::Bruck => {
+                algo::all_to_all::bruck(b, group, tuning, USER, &by_rank);
+            }
+            C::AllToAll => algo::all_to_all::pairwise(b, group, tuning, USER, &by_rank, &by_rank, WINDOW),
+            C::AllToAllV => {
+                let send = self.vector_blocks(|v| (&v.send_counts, &v.send_displs));
+                let recv = self.vector_blocks(|v| (&v.recv_counts, &v.recv_displs));
                 algo::all_to_all::pairwise(b, group, tuning, USER, &send, &recv, WINDOW);
             }
-            (C::Barrier, _) => algo::barrier::dissemination(b, group),
-            (C::Send, _) => b.send(request.root, USER.src, bytes),
-            (C::Recv, _) => b.recv(request.root, USER.dst, bytes),
+            C::Barrier => algo::barrier::dissemination(b, group),
+            C::Send => b.send(request.root, USER.src, bytes),
+            C::Recv => b.recv(request.root, USER.dst, bytes),
         }
     }
 
-    fn flat_reduction(&self, b: &mut Builder, algorithm: Algorithm) {
-        use Algorithm as A;
-        let (group, tuning, root) = (self.group, self.tuning, self.root());
-        let all = self.request.collective == Collective::AllReduce;
-        let wanted = all || self.is_root();
-        let run = |b: &mut Builder, buffers: Buffers, reduction: Reduction, count: u64| match (all, algorithm)
-        {
-            (true, A::RecursiveDoubling) => {
-                algo::allreduce::recursive_doubling(b, group, tuning, buffers, reduction, count);
-            }
-            (true, A::Rabenseifner) => {
-                algo::allreduce::rabenseifner(b, group, tuning, buffers, reduction, count);
-            }
-            (true, A::DoubleTree) => {
-                algo::allreduce::double_tree(b, group, tuning, buffers, reduction, count);
-            }
-            (true, A::Direct) => algo::allreduce::direct(b, group, tuning, buffers, reduction, count),
-            (true, _) => algo::allreduce::ring(b, group, tuning, buffers, reduction, count),
-            (false, A::ScatterGather) => {
-                algo::reduce::scatter_gather(b, group, tuning, buffers, reduction, count, root);
-            }
-            (false, A::Chain) => algo::reduce::chain(b, group, tuning, buffers, reduction, count, root),
-            (false, A::Direct) => algo::reduce::direct(b, group, tuning, buffers, reduction, count, root),
-            (false, _) => algo::reduce::binomial(b, group, tuning, buffers, reduction, count, root),
-        };
-        lower::reduce_whole(b, self.request, self.ranks(), USER, wanted, run);
-    }
-
-    fn flat_reduce_scatter(&self, b: &mut Builder, algorithm: Algorithm) {
-        let (group, tuning) = (self.group, self.tuning);
+    fn flat_reduce_scatter(&self, b: &mut Builder) {
+        let how = (self.group, tuning(self.world));
         // Blocks in the order of the group, as (first element, elements).
         let blocks: Vec<(u64, u64)> = match self.vector {
             Some(v) => {
-                let start = |r: u32| v.send_counts[..r as usize].iter().sum::<u64>();
-                group
+                let starts: Vec<u64> = v
+                    .send_counts
+                    .iter()
+                    .scan(0, |next, count| {
+                        *next += count;
+                        Some(*next - count)
+                    })
+                    .collect();
+                let block = |r: &u32| (starts[*r as usize], v.send_counts[*r as usize]);
+                self.group.ranks.iter().map(block).collect()
+            }
+            None => {
+                let count = self.request.count;
+                self.group
                     .ranks
                     .iter()
-                    .map(|r| (start(*r), v.send_counts[*r as usize]))
+                    .map(|r| (u64::from(*r) * count, count))
                     .collect()
             }
-            None => group
-                .ranks
-                .iter()
-                .map(|r| (u64::from(*r) * self.request.count, self.request.count))
-                .collect(),
         };
         let run = |b: &mut Builder, buffers: Buffers, reduction: Reduction, blocks: &[(u64, u64)]| {
             let elem = reduction.dtype.size() as u64;
-            let place = |rank: u32| {
-                let index = group.ranks.iter().position(|r| *r == rank).unwrap_or(0);
-                Span::new(blocks[index].0 * elem, blocks[index].1 * elem)
-            };
-            let blocks = Blocks::placed(group.ranks, place);
-            match algorithm {
-                Algorithm::RecursiveHalving => {
-                    algo::reduce_scatter::recursive_halving(b, group, tuning, buffers, reduction, &blocks);
-                }
-                Algorithm::Direct => {
-                    algo::reduce_scatter::direct(b, group, tuning, buffers, reduction, &blocks);
-                }
-                _ => algo::reduce_scatter::ring(b, group, tuning, buffers, reduction, &blocks),
-            }
+            let members: Vec<u32> = (0..blocks.len() as u32).collect();
+            let blocks = Blocks::placed(&members, |member| {
+                let (first, count) = blocks[member as usize];
+                Span::new(first * elem, count * elem)
+            });
+            flat::reduce_scatter(self.algorithm, b, how, buffers, reduction, &blocks);
         };
-        lower::reduce_blocks(b, self.request, self.ranks(), group.me, USER, &blocks, run);
+        self.lowering(Inner::Plain)
+            .blocks(b, USER, self.group.me, &blocks, run);
     }
 
     /// Blocks of a V collective in the order of the group.
-    fn blocks(&self, pick: impl for<'v> Fn(&'v Vector) -> (&'v Vec<u64>, &'v Vec<u64>)) -> Blocks {
-        let elem = self.elem();
+    fn vector_blocks(&self, pick: impl for<'v> Fn(&'v Vector) -> (&'v Vec<u64>, &'v Vec<u64>)) -> Blocks {
+        let elem = self.request.dtype.size() as u64;
         let none = Vector::default();
         let (counts, displs) = pick(self.vector.unwrap_or(&none));
         let at = |list: &[u64], rank: u32| list.get(rank as usize).copied().unwrap_or(0) * elem;

@@ -5,10 +5,12 @@ use crate::call::{RedOp, Request};
 use crate::schedule::{Builder, Loc};
 use infiniccl_reduce::{DataType, ReduceOp, Wide, avg_factors, wide_type};
 
-/// Elements of a segment whose wide form is in scratch memory at once.
-const SEGMENT: u64 = 128 << 10;
 /// Segments in flight.
-const SEGMENTS_IN_FLIGHT: usize = 2;
+const SEGMENTS_IN_FLIGHT: u64 = 2;
+/// A message is cut into at most about this many segments, which bounds the steps of a schedule.
+const MOST_SEGMENTS: u64 = 2048;
+/// The fewest elements of each block in a segment of blocks.
+const LEAST_STRETCH: u64 = 256;
 
 /// How the reduction of a request is carried out between ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,196 +53,184 @@ impl Mode {
     }
 }
 
-/// A reduction over one buffer of `count` elements (AllReduce, Reduce), in the mode that it needs.
-///
-/// `run` adds the steps of a plain reduction of `count` elements from `src` to `dst`; `wanted`: this rank gets the
-/// result.
-pub(crate) fn reduce_whole(
-    b: &mut Builder,
-    request: &Request,
-    ranks: u64,
-    buffers: Buffers,
-    wanted: bool,
-    mut run: impl FnMut(&mut Builder, Buffers, Reduction, u64),
-) {
-    let dtype = request.dtype;
-    let plain = |dtype, op| Reduction {
-        dtype,
-        op,
-        raw: false,
-        last: false,
-    };
-    match Mode::of(request, ranks) {
-        Mode::Plain(op) => run(b, buffers, plain(dtype, op), request.count),
-        Mode::AvgFloat => {
-            b.set_factors(avg_factors(ranks));
-            let scaled = Reduction {
-                raw: true,
-                last: true,
-                ..plain(dtype, ReduceOp::Sum)
-            };
-            run(b, buffers, scaled, request.count);
-        }
-        Mode::AvgInteger(wide) => {
-            let segments = Segments::new(b, request.count, wide.bytes() as u64);
-            let mark = b.mark();
-            for (slot, first, count) in segments {
-                b.rewind(mark);
-                let at = first * dtype.size() as u64;
-                b.widen(dtype, wide, slot, buffers.src.plus(at), count, ranks);
-                let both = Buffers { src: slot, dst: slot };
-                run(
-                    b,
-                    both,
-                    plain(wide.lane_type(), ReduceOp::Sum),
-                    count * wide.lanes() as u64,
-                );
-                if wanted {
-                    b.narrow_mean(dtype, wide, buffers.dst.plus(at), slot, count, ranks);
-                }
-            }
-        }
-        Mode::Premul(scalar_bits) => {
-            let segments = Segments::new(b, request.count, dtype.size() as u64);
-            let mark = b.mark();
-            for (slot, first, count) in segments {
-                b.rewind(mark);
-                let at = first * dtype.size() as u64;
-                b.premul(dtype, slot, buffers.src.plus(at), count, scalar_bits);
-                let dst = if wanted { buffers.dst.plus(at) } else { slot };
-                run(b, Buffers { src: slot, dst }, plain(dtype, ReduceOp::Sum), count);
+/// A reduction on its way from the caller's terms to plain ones.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Lowering<'a> {
+    pub(super) request: &'a Request,
+    pub(super) ranks: u64,
+    /// Bytes that are brought into another form at once.
+    pub(super) segment: u64,
+    /// AVG of floats: each input is multiplied by the factor with these bits before anybody combines it; otherwise
+    /// it is while it is loaded.
+    pub(super) scaled_before: Option<u64>,
+}
+
+/// What is done to the elements of a segment before they are combined, and after.
+#[derive(Debug, Clone, Copy)]
+enum Form {
+    /// Multiplied by a factor with these bits.
+    Scaled(u64),
+    Widened(Wide),
+}
+
+impl Lowering<'_> {
+    /// The plain reduction between ranks, and what is done to the elements around it.
+    fn parts(&self, b: &mut Builder) -> (Reduction, Option<Form>) {
+        let plain = |dtype, op| Reduction {
+            dtype,
+            op,
+            raw: false,
+            last: false,
+        };
+        let sum = |dtype| plain(dtype, ReduceOp::Sum);
+        let dtype = self.request.dtype;
+        match Mode::of(self.request, self.ranks) {
+            Mode::Plain(op) => (plain(dtype, op), None),
+            Mode::AvgInteger(wide) => (sum(wide.lane_type()), Some(Form::Widened(wide))),
+            Mode::Premul(bits) => (sum(dtype), Some(Form::Scaled(bits))),
+            Mode::AvgFloat => {
+                b.set_factors(avg_factors(self.ranks));
+                let reduction = Reduction {
+                    raw: self.scaled_before.is_none(),
+                    last: true,
+                    ..sum(dtype)
+                };
+                (reduction, self.scaled_before.map(Form::Scaled))
             }
         }
     }
-}
 
-/// A reduction whose result is scattered: rank `r` of `blocks` gets block `r` of `(first element, elements)`.
-///
-/// `run` adds the steps of a plain reduction: from the buffer at the first place, whose blocks are given, to the
-/// second place.
-pub(crate) fn reduce_blocks(
-    b: &mut Builder,
-    request: &Request,
-    ranks: u64,
-    me: usize,
-    buffers: Buffers,
-    blocks: &[(u64, u64)],
-    mut run: impl FnMut(&mut Builder, Buffers, Reduction, &[(u64, u64)]),
-) {
-    let dtype = request.dtype;
-    let elem = dtype.size() as u64;
-    let plain = |dtype, op| Reduction {
-        dtype,
-        op,
-        raw: false,
-        last: false,
-    };
-    let (unit, lanes, lane) = match Mode::of(request, ranks) {
-        Mode::Plain(op) => return run(b, buffers, plain(dtype, op), blocks),
-        Mode::AvgFloat => {
-            b.set_factors(avg_factors(ranks));
-            let scaled = Reduction {
-                raw: true,
-                last: true,
-                ..plain(dtype, ReduceOp::Sum)
-            };
-            return run(b, buffers, scaled, blocks);
+    /// Bytes and lanes of an element in its form.
+    fn unit(&self, form: Form) -> (u64, u64) {
+        match form {
+            Form::Scaled(_) => (self.request.dtype.size() as u64, 1),
+            Form::Widened(wide) => (wide.bytes() as u64, wide.lanes() as u64),
         }
-        Mode::AvgInteger(wide) => (wide.bytes() as u64, wide.lanes() as u64, wide.lane_type()),
-        Mode::Premul(_) => (elem, 1, dtype),
-    };
-    // A segment holds the same stretch of every block, one after the other.
-    let longest = blocks.iter().map(|(_, count)| *count).max().unwrap_or(0);
-    let stretch = (SEGMENT / blocks.len().max(1) as u64).max(1).min(longest.max(1));
-    let slots: Vec<(Loc, Loc)> = (0..SEGMENTS_IN_FLIGHT)
-        .map(|_| {
-            (
-                b.alloc(stretch * blocks.len() as u64 * unit),
-                b.alloc(stretch * unit),
-            )
-        })
-        .collect();
-    let mark = b.mark();
-    for (round, start) in (0..longest)
-        .step_by(usize::try_from(stretch).unwrap_or(usize::MAX))
-        .enumerate()
-    {
-        b.rewind(mark);
-        let (inputs, result) = slots[round % slots.len()];
-        let pieces: Vec<(u64, u64)> = blocks
-            .iter()
-            .map(|(first, count)| (first + start, count.saturating_sub(start).min(stretch)))
+    }
+
+    /// Brings `count` elements into their form.
+    fn enter(&self, b: &mut Builder, form: Form, dst: Loc, src: Loc, count: u64) {
+        match form {
+            Form::Scaled(bits) => b.premul(self.request.dtype, dst, src, count, bits),
+            Form::Widened(wide) => b.widen(self.request.dtype, wide, dst, src, count, self.ranks),
+        }
+    }
+
+    /// Where a plain reduction puts its result so that [`Self::leave`] brings it to `dst`.
+    fn landing(form: Form, dst: Loc, slot: Loc) -> Loc {
+        match form {
+            Form::Scaled(_) => dst,
+            Form::Widened(_) => slot,
+        }
+    }
+
+    /// Brings the combination of `count` elements to `dst`.
+    fn leave(&self, b: &mut Builder, form: Form, dst: Loc, result: Loc, count: u64) {
+        match form {
+            Form::Scaled(_) => {}
+            Form::Widened(wide) => b.narrow_mean(self.request.dtype, wide, dst, result, count, self.ranks),
+        }
+    }
+
+    /// A reduction over one buffer (AllReduce, Reduce).
+    ///
+    /// `run` adds the steps of a plain reduction of so many elements; `wanted`: this rank gets the result.
+    pub(super) fn whole(
+        &self,
+        b: &mut Builder,
+        buffers: Buffers,
+        wanted: bool,
+        mut run: impl FnMut(&mut Builder, Buffers, Reduction, u64),
+    ) {
+        let (reduction, form) = self.parts(b);
+        let count = self.request.count;
+        let Some(form) = form else {
+            return run(b, buffers, reduction, count);
+        };
+        let elem = self.request.dtype.size() as u64;
+        let (unit, lanes) = self.unit(form);
+        let stretch = (self.segment / unit).max(count / MOST_SEGMENTS).min(count).max(1);
+        let segments = count.div_ceil(stretch);
+        let slots: Vec<Loc> = (0..SEGMENTS_IN_FLIGHT.min(segments))
+            .map(|_| b.alloc(stretch * unit))
             .collect();
-        let mut packed = Vec::with_capacity(blocks.len());
-        for (index, (first, count)) in (0u64..).zip(&pieces) {
-            let at = index * stretch;
-            packed.push((at * lanes, count * lanes));
-            if *count > 0 {
-                let (dst, src) = (inputs.plus(at * unit), buffers.src.plus(first * elem));
-                match Mode::of(request, ranks) {
-                    Mode::AvgInteger(wide) => b.widen(dtype, wide, dst, src, *count, ranks),
-                    Mode::Premul(bits) => b.premul(dtype, dst, src, *count, bits),
-                    Mode::Plain(_) | Mode::AvgFloat => {}
+        let mark = b.mark();
+        for (first, slot) in (0..segments).map(|i| i * stretch).zip(slots.iter().cycle()) {
+            b.rewind(mark);
+            let count = stretch.min(count - first);
+            let (src, dst) = (buffers.src.plus(first * elem), buffers.dst.plus(first * elem));
+            self.enter(b, form, *slot, src, count);
+            let landing = if wanted {
+                Self::landing(form, dst, *slot)
+            } else {
+                *slot
+            };
+            let inner = Buffers {
+                src: *slot,
+                dst: landing,
+            };
+            run(b, inner, reduction, count * lanes);
+            if wanted {
+                self.leave(b, form, dst, landing, count);
+            }
+        }
+    }
+
+    /// A reduction whose result is scattered: block `me` of `blocks`, each `(first element, elements)`, comes here.
+    ///
+    /// `run` adds the steps of a plain reduction: from the buffer at the first place, whose blocks are given, to the
+    /// second place.
+    pub(super) fn blocks(
+        &self,
+        b: &mut Builder,
+        buffers: Buffers,
+        me: usize,
+        blocks: &[(u64, u64)],
+        mut run: impl FnMut(&mut Builder, Buffers, Reduction, &[(u64, u64)]),
+    ) {
+        let (reduction, form) = self.parts(b);
+        let Some(form) = form else {
+            return run(b, buffers, reduction, blocks);
+        };
+        let elem = self.request.dtype.size() as u64;
+        let (unit, lanes) = self.unit(form);
+        // A segment holds the same stretch of every block, one after the other.
+        let members = blocks.len() as u64;
+        let longest = blocks.iter().map(|(_, count)| *count).max().unwrap_or(0);
+        let room = (self.segment / unit / members)
+            .max(LEAST_STRETCH)
+            .max(longest / MOST_SEGMENTS);
+        let stretch = room.min(longest).max(1);
+        let rounds = longest.div_ceil(stretch);
+        let slots: Vec<(Loc, Loc)> = (0..SEGMENTS_IN_FLIGHT.min(rounds))
+            .map(|_| (b.alloc(stretch * members * unit), b.alloc(stretch * unit)))
+            .collect();
+        let mark = b.mark();
+        for (start, (inputs, result)) in (0..rounds).map(|i| i * stretch).zip(slots.iter().cycle()) {
+            b.rewind(mark);
+            let piece =
+                |(first, count): (u64, u64)| (first + start, count.saturating_sub(start).min(stretch));
+            let mut packed = Vec::with_capacity(blocks.len());
+            for (index, (first, count)) in (0u64..).zip(blocks.iter().copied().map(piece)) {
+                let at = index * stretch;
+                packed.push((at * lanes, count * lanes));
+                if count > 0 {
+                    let src = buffers.src.plus(first * elem);
+                    self.enter(b, form, inputs.plus(at * unit), src, count);
                 }
             }
-        }
-        run(
-            b,
-            Buffers {
-                src: inputs,
-                dst: result,
-            },
-            plain(lane, ReduceOp::Sum),
-            &packed,
-        );
-        let mine = pieces[me].1;
-        if mine > 0 {
+            let mine = piece(blocks[me]).1;
             let dst = buffers.dst.plus(start * elem);
-            match Mode::of(request, ranks) {
-                Mode::AvgInteger(wide) => b.narrow_mean(dtype, wide, dst, result, mine, ranks),
-                _ => b.copy(dst, result, mine * elem),
+            let landing = Self::landing(form, dst, *result);
+            let inner = Buffers {
+                src: *inputs,
+                dst: landing,
+            };
+            run(b, inner, reduction, &packed);
+            if mine > 0 {
+                self.leave(b, form, dst, landing, mine);
             }
         }
-    }
-}
-
-/// Stretches of a buffer, each with a place in scratch memory.
-struct Segments {
-    slots: Vec<Loc>,
-    stretch: u64,
-    next: u64,
-    count: u64,
-    round: usize,
-}
-
-impl Segments {
-    fn new(b: &mut Builder, count: u64, unit: u64) -> Self {
-        let stretch = SEGMENT.min(count.max(1));
-        let in_flight = SEGMENTS_IN_FLIGHT.min(count.div_ceil(stretch) as usize);
-        let slots = (0..in_flight).map(|_| b.alloc(stretch * unit)).collect();
-        Segments {
-            slots,
-            stretch,
-            next: 0,
-            count,
-            round: 0,
-        }
-    }
-}
-
-impl Iterator for Segments {
-    type Item = (Loc, u64, u64);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.next >= self.count {
-            return None;
-        }
-        let first = self.next;
-        let count = self.stretch.min(self.count - first);
-        let slot = self.slots[self.round % self.slots.len()];
-        self.next += count;
-        self.round += 1;
-        Some((slot, first, count))
     }
 }
 

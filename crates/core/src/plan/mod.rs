@@ -1,17 +1,31 @@
 //! The planner: from a request and the agreed world to a schedule. A pure function, the same on every rank.
+//!
+//! | file | job |
+//! |---|---|
+//! | `world`, `seeds` | what plans are decided from, and where the costs start |
+//! | `algorithm`, `choose`, `eligible`, `costs`, `rounding` | the ways there are, which may be taken, what each costs and loses |
+//! | `lower` | AVG and PREMUL_SUM as sums |
+//! | `build`, `flat`, `hierarchical` | the steps of the way that was chosen |
 #![forbid(unsafe_code)]
 
+mod algorithm;
 mod build;
 mod choose;
-#[cfg(test)]
-mod composed;
+mod costs;
+mod eligible;
+mod flat;
 mod hierarchical;
 mod lower;
+mod rounding;
+pub(crate) mod seeds;
+#[cfg(test)]
+mod tests;
 mod world;
 
-pub(crate) use choose::{Algorithm, Choice, offers};
+pub(crate) use algorithm::{Algorithm, offers};
+pub(crate) use choose::Choice;
 pub(crate) use lower::Mode;
-pub(crate) use world::{LinkCost, Rule, Settings, World};
+pub(crate) use world::{Rule, Settings, World};
 
 use crate::call::Request;
 use crate::schedule::{InPlace, Schedule};
@@ -27,7 +41,7 @@ pub(crate) struct Vector {
 }
 
 /// The steps of one rank, and how they were chosen.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) schedule: Schedule,
     pub(crate) choice: Choice,
@@ -43,7 +57,7 @@ pub(crate) fn plan(
     vector: Option<&Vector>,
     in_place: Option<InPlace>,
 ) -> Result<Plan, String> {
-    let choice = choose(world, request)?;
+    let choice = choose(world, request, vector)?;
     let schedule = build::build(world, rank, request, vector, in_place, choice.algorithm);
     Ok(Plan { schedule, choice })
 }

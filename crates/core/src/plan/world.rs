@@ -1,6 +1,6 @@
 //! The agreed world: all that a plan is decided from, equal on all ranks.
 
-use crate::capability::{Capabilities, Case};
+use crate::capability::{Capabilities, Case, Verdict};
 use crate::topology::Topology;
 
 /// Cost of a class of links, in integers so that all ranks compute the same.
@@ -58,29 +58,51 @@ impl World {
         self.topology.islands.len() == 1
     }
 
-    /// Most ranks that share a node, and with it the way out.
-    pub(crate) fn ranks_per_node(&self) -> u64 {
+    /// Most ranks that share a node, and with it the way out; one if no message leaves the node.
+    pub(super) fn ranks_per_way_out(&self) -> u64 {
+        match self.topology.nodes.len() {
+            1 => 1,
+            _ => self
+                .topology
+                .nodes
+                .iter()
+                .map(|n| n.len() as u64)
+                .max()
+                .unwrap_or(1),
+        }
+    }
+
+    /// Ranks of the largest island.
+    pub(super) fn largest_island(&self) -> u32 {
         self.topology
-            .nodes
+            .islands
             .iter()
-            .map(|n| n.len() as u64)
+            .map(|r| r.len() as u32)
             .max()
             .unwrap_or(1)
     }
 
-    /// Whether the vendor library of every island with several ranks does the case, each for its own number of
-    /// ranks.
-    pub(crate) fn native_in_all_islands(&self, case: Case) -> bool {
-        self.topology
-            .islands
-            .iter()
-            .zip(&self.capabilities)
-            .all(|(ranks, caps)| {
-                ranks.len() == 1
-                    || caps.is_native(&Case {
-                        ranks: ranks.len() as u64,
-                        ..case
-                    })
-            })
+    /// Whether the library of `island`, if it has several ranks, does the case for every size from `least` to
+    /// `most` bytes; otherwise why not. The case's own ranks and bytes do not matter.
+    pub(super) fn native_in(&self, island: usize, case: Case, least: u64, most: u64) -> Result<(), String> {
+        let ranks = self.topology.islands[island].len() as u64;
+        if ranks == 1 {
+            return Ok(());
+        }
+        match self.capabilities[island].verdict_for_sizes(&Case { ranks, ..case }, least, most) {
+            Verdict::Native => Ok(()),
+            Verdict::Emulated(why) | Verdict::Refused(why) => {
+                let op = case.op.map(|op| format!(" {}", op.name())).unwrap_or_default();
+                Err(format!(
+                    "island {island} has no {} {}{op} of its own: {why}",
+                    case.collective, case.dtype
+                ))
+            }
+        }
+    }
+
+    /// [`Self::native_in`] for all islands; the first reason if one of them does not.
+    pub(super) fn native_in_all(&self, case: Case, least: u64, most: u64) -> Result<(), String> {
+        (0..self.topology.islands.len()).try_for_each(|island| self.native_in(island, case, least, most))
     }
 }

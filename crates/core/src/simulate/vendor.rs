@@ -1,12 +1,18 @@
 //! A vendor's collective library as it should be: the reference over the memories of an island's ranks.
 
-use super::{Memory, combine};
-use crate::schedule::VendorCall;
+use super::{Memory, combine, vectors};
+use crate::schedule::{Schedule, VendorCall};
 use infiniccl_plugin_api::Collective;
 
-/// Runs one group of calls; `groups` holds the calls of each of `members`, in the same order.
-pub(super) fn run(members: &[u32], groups: &[&[VendorCall]], memories: &mut [Memory]) -> Result<(), String> {
-    for (rank, group) in members.iter().zip(groups) {
+/// Runs one group of calls; `groups` holds the calls of each of `members`, in the same order, and the schedule that
+/// they are from.
+pub(super) fn run(
+    members: &[u32],
+    groups: &[(&[VendorCall], &Schedule)],
+    memories: &mut [Memory],
+) -> Result<(), String> {
+    let (groups, schedules): (Vec<&[VendorCall]>, Vec<&Schedule>) = groups.iter().copied().unzip();
+    for (rank, group) in members.iter().zip(&groups) {
         if group.len() != groups[0].len() {
             return Err(format!(
                 "rank {rank} has {} calls, rank {} has {}",
@@ -29,7 +35,10 @@ pub(super) fn run(members: &[u32], groups: &[&[VendorCall]], memories: &mut [Mem
                 ));
             }
         }
-        outputs.extend(outcome(members, &calls, memories)?);
+        outputs.extend(match vectors::has_blocks(calls[0].collective) {
+            true => vectors::outcome(members, &calls, &schedules, memories)?,
+            false => outcome(members, &calls, memories)?,
+        });
     }
     for (rank, at, content) in outputs {
         let bytes = content.len() as u64;
@@ -41,7 +50,8 @@ pub(super) fn run(members: &[u32], groups: &[&[VendorCall]], memories: &mut [Mem
     Ok(())
 }
 
-type Output = (usize, crate::schedule::Loc, Vec<u8>);
+/// What is written: by which rank, where, and what.
+pub(super) type Output = (usize, crate::schedule::Loc, Vec<u8>);
 
 /// What one collective writes.
 fn outcome(members: &[u32], calls: &[VendorCall], memories: &[Memory]) -> Result<Vec<Output>, String> {
