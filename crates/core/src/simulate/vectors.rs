@@ -58,8 +58,8 @@ pub(super) fn outcome(
     let mut outputs = Vec::new();
     match call.collective {
         Collective::ALL_GATHER_V => {
-            for from in 0..size {
-                let content = read(from, 0, shared[from])?;
+            for (from, count) in shared.iter().enumerate() {
+                let content = read(from, 0, *count)?;
                 outputs.extend((0..size).map(|to| write(to, displs(to)[from], content.to_vec())));
             }
         }
