@@ -1,7 +1,7 @@
 //! Times collectives and messages between ranks that are processes of this machine, on stream zero.
 //!
-//! `cargo bench -p infiniccl-plugin-host -- [--ranks 2,4] [--ops allreduce,allgather,pingpong] [--sizes 8,1024]`
-//! prints the median and the least time of a call in µs. A sample is the mean of enough calls for 200 µs; pingpong is
+//! `cargo bench -p infiniccl-plugin-host -- [--ranks 2,4] [--ops allreduce,allgather,pingpong] [--sizes 8,1024]
+//! [--pin yes]` prints the median and the least time of a call in µs. A sample is the mean of enough calls for 200 µs; pingpong is
 //! half of a round trip. Compare figures of one run only: other load on the machine moves them by factors.
 
 use infiniccl_plugin_api::{
@@ -11,6 +11,17 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 const SIZES: &str = "8,1024,65536,1048576,16777216,134217728";
+/// Keeps a rank on one processor, so that a busy machine disturbs less.
+fn pin(rank: usize) {
+    let all = rustix::thread::sched_getaffinity(None).expect("processors");
+    let allowed: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|cpu| all.is_set(*cpu))
+        .collect();
+    let mut one = rustix::thread::CpuSet::new();
+    one.set(allowed[rank % allowed.len()]);
+    rustix::thread::sched_setaffinity(None, &one).expect("pinned");
+}
+
 /// How long one size of one operation is measured.
 const BUDGET: Duration = Duration::from_millis(400);
 
@@ -205,7 +216,12 @@ fn child(id: &str, rank: usize, size: usize) {
     let id: Vec<u8> = (0..id.len() / 2)
         .map(|i| u8::from_str_radix(&id[2 * i..2 * i + 2], 16).expect("hex"))
         .collect();
-    let rank = Rank::join(&id, rank, size);
+    let joined = Rank::join(&id, rank, size);
+    // Only now: the library looks how many processors there are when it joins.
+    if option("--pin", "no")[0] == "yes" {
+        pin(rank);
+    }
+    let rank = joined;
     for operation in option("--ops", "allreduce,allgather,pingpong") {
         let mut buffers = (Vec::new(), Vec::new());
         for bytes in option("--sizes", SIZES) {

@@ -270,6 +270,16 @@ impl Call {
         }
     }
 
+    /// Bytes that all ranks together read and write, if all do as this one.
+    pub(crate) fn footprint(&self, me: usize, ranks: usize) -> usize {
+        let (out, into) = match self.route {
+            Route::Fold { .. } => (self.outgoing(me).len, self.incoming(me).len),
+            Route::Collect { .. } => (self.outgoing(me).len, self.incoming(me).len.saturating_mul(ranks)),
+            Route::Spread { .. } => (self.outgoing(me).len.saturating_mul(ranks), self.incoming(me).len),
+        };
+        out.saturating_add(into).saturating_mul(ranks)
+    }
+
     /// Whether lengths differ by pair and no rank knows all of them.
     pub(crate) fn is_private(&self) -> bool {
         self.collective == Collective::ALL_TO_ALL_V

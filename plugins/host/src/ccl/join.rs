@@ -104,7 +104,7 @@ impl Joiner<'_> {
         header.magic.store(MAGIC, Ordering::Relaxed);
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(number(layout.ranks)?, Ordering::Relaxed);
-        header.chunk.store(layout.chunk as u64, Ordering::Relaxed);
+        header.slot.store(layout.slot as u64, Ordering::Relaxed);
         header.ring.store(layout.ring as u64, Ordering::Relaxed);
         header.ready.store(1, Ordering::Release);
         let giver = match named {
@@ -170,7 +170,7 @@ impl Joiner<'_> {
                     let field = |value: u64| usize::try_from(value).unwrap_or(0);
                     let layout = Layout {
                         ranks: field(header.ranks.load(Ordering::Relaxed).into()),
-                        chunk: field(header.chunk.load(Ordering::Relaxed)),
+                        slot: field(header.slot.load(Ordering::Relaxed)),
                         ring: field(header.ring.load(Ordering::Relaxed)),
                     };
                     if layout.ranks != self.size {

@@ -4,7 +4,7 @@
 pub(crate) const LINE: usize = 64;
 /// Most ranks of a communicator: the pairs' rings grow with the square.
 pub(crate) const MAX_RANKS: usize = 128;
-/// Chunk buffers of a rank's slot; a chunk may be filled while the three before it are still being read.
+/// Buffers that a slot has for the largest chunks: one may be filled while the three before it are being read.
 pub(crate) const DEPTH: usize = 4;
 /// Header cells of a pair's ring: messages that may be under way before the sender waits.
 pub(crate) const CELLS: usize = 8;
@@ -27,8 +27,8 @@ const SMALLEST_RING: usize = 1 << 10;
 pub(crate) struct Layout {
     /// Ranks of the communicator.
     pub(crate) ranks: usize,
-    /// Bytes of one chunk buffer, a multiple of the page.
-    pub(crate) chunk: usize,
+    /// Bytes of one rank's slot, a multiple of the page.
+    pub(crate) slot: usize,
     /// Data bytes of one pair's ring, a power of two.
     pub(crate) ring: usize,
 }
@@ -40,32 +40,32 @@ impl Layout {
         let ring = (ALL_RINGS / (ranks * ranks)).clamp(SMALLEST_RING, LARGEST_RING);
         Layout {
             ranks,
-            chunk: (slot / DEPTH / PAGE * PAGE).max(Layout::smallest_chunk(ranks)),
+            slot: (slot / PAGE * PAGE).max(Layout::smallest_slot(ranks)),
             ring: 1 << ring.ilog2(),
         }
     }
 
     /// Half of it, for a file system that has no more room; `None` when it cannot become smaller.
     pub(crate) fn halved(self) -> Option<Layout> {
-        let chunk = (self.chunk / 2 / PAGE * PAGE).max(Layout::smallest_chunk(self.ranks));
+        let slot = (self.slot / 2 / PAGE * PAGE).max(Layout::smallest_slot(self.ranks));
         let ring = (self.ring / 2).max(SMALLEST_RING);
-        let half = Layout { chunk, ring, ..self };
+        let half = Layout { slot, ring, ..self };
         (half != self).then_some(half)
     }
 
     /// Whether numbers read from a header could have come from [`Layout::new`].
     pub(crate) fn is_sound(&self) -> bool {
         (1..=MAX_RANKS).contains(&self.ranks)
-            && self.chunk >= Layout::smallest_chunk(self.ranks)
-            && self.chunk.is_multiple_of(PAGE)
-            && self.chunk <= 1 << 30
+            && self.slot >= Layout::smallest_slot(self.ranks)
+            && self.slot.is_multiple_of(PAGE)
+            && self.slot <= 1 << 30
             && self.ring.is_power_of_two()
             && (SMALLEST_RING..=LARGEST_RING).contains(&self.ring)
     }
 
-    /// One line for each rank must fit: collectives that send different bytes to each rank share the chunk out.
-    fn smallest_chunk(ranks: usize) -> usize {
-        (ranks * LINE).next_multiple_of(PAGE)
+    /// A chunk needs a line for each rank: collectives that send different bytes to each rank share it out.
+    fn smallest_slot(ranks: usize) -> usize {
+        (ranks * LINE).next_multiple_of(PAGE) * DEPTH
     }
 
     /// Offset of a rank's control lines.
@@ -78,23 +78,19 @@ impl Layout {
         self.board(self.ranks) + (from * self.ranks + to) * PAIR
     }
 
-    /// Offset of one chunk buffer of a rank's slot.
-    pub(crate) fn slot(&self, rank: usize, buffer: usize) -> usize {
-        self.slots() + (rank * DEPTH + buffer) * self.chunk
+    /// Offset of a rank's slot.
+    pub(crate) fn slot(&self, rank: usize) -> usize {
+        self.pair(self.ranks, 0).next_multiple_of(PAGE) + rank * self.slot
     }
 
     /// Offset of the data of messages from one rank to another.
     pub(crate) fn ring(&self, from: usize, to: usize) -> usize {
-        self.slot(self.ranks, 0) + (from * self.ranks + to) * self.ring
+        self.slot(self.ranks) + (from * self.ranks + to) * self.ring
     }
 
     /// Bytes of the segment.
     pub(crate) fn total(&self) -> usize {
         self.ring(self.ranks, 0).next_multiple_of(PAGE)
-    }
-
-    fn slots(&self) -> usize {
-        self.pair(self.ranks, 0).next_multiple_of(PAGE)
     }
 }
 
@@ -110,7 +106,7 @@ mod tests {
             let limit = if ranks <= 8 { 16 << 20 } else { 48 << 20 };
             assert!(layout.total() <= limit, "{ranks} ranks take {}", layout.total());
         }
-        assert_eq!(Layout::new(8, None).chunk, 256 << 10);
+        assert_eq!(Layout::new(8, None).slot, 1 << 20);
     }
 
     #[test]
@@ -120,7 +116,7 @@ mod tests {
             let mut parts = vec![(0, PAGE)];
             for a in 0..ranks {
                 parts.push((layout.board(a), BOARD));
-                parts.extend((0..DEPTH).map(|buffer| (layout.slot(a, buffer), layout.chunk)));
+                parts.push((layout.slot(a), layout.slot));
                 for b in 0..ranks {
                     parts.push((layout.pair(a, b), PAIR));
                     parts.push((layout.ring(a, b), layout.ring));

@@ -113,7 +113,8 @@ impl Send {
                 (self.half.len - self.sent).min(quantum(ring))
             };
             // SAFETY: the caller of `enqueue` lent `len` bytes until the message has ended.
-            let written = unsafe { end.write(ring, self.src.wrapping_add(self.sent), step) };
+            let written =
+                unsafe { end.write(ring, segment.writer(), self.src.wrapping_add(self.sent), step) };
             if !self.posted {
                 segment.stopped()?;
                 let envelope = Envelope {

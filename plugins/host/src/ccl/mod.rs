@@ -6,7 +6,8 @@
 //! | `shared`, `handoff`, `join` | making the memory, handing it over, and proving that all ranks see it |
 //! | `bell`, `wait` | how threads sleep and are woken; how long they stay awake |
 //! | `call`, `combine` | a collective's arguments, checked; its reduction |
-//! | `moves`, `pipeline` | what a chunk moves where; when |
+//! | `cut`, `moves`, `pipeline` | how a call is cut into chunks; what a chunk moves where; when |
+//! | `write` | copies into shared memory, near and far |
 //! | `verdict` | who is wrong when ranks disagree |
 //! | `ring`, `message` | messages between two ranks |
 //! | `lane`, `comm` | operations in order; a communicator |
@@ -15,6 +16,7 @@ mod bell;
 mod call;
 mod combine;
 mod comm;
+mod cut;
 mod handoff;
 mod join;
 mod lane;
@@ -27,6 +29,7 @@ mod segment;
 mod shared;
 mod verdict;
 mod wait;
+mod write;
 
 pub(crate) use comm::{Comm, Ticket};
 pub(crate) use layout::MAX_RANKS;

@@ -1,74 +1,18 @@
 //! The data side of a collective: what one chunk brings into a slot, reduces there, and takes out of all slots.
 
 use super::call::{Block, Call, Route};
-use super::layout::{DEPTH, LINE, Layout};
-use super::segment::{INLINE, Segment};
+use super::cut::Cut;
+use super::layout::LINE;
+use super::segment::Segment;
+use super::write;
 use infiniccl_plugin_api::{Failure, Status};
+use std::mem::MaybeUninit;
 
-/// Largest reduction in which every rank reduces everything by itself: two steps fewer, more work in each.
-const ONE_SHOT: usize = 16 << 10;
+/// Bytes that are reduced in the first-level cache before they are written around all caches.
+const SCRATCH: usize = 16 << 10;
 
-/// How a call is cut up; a function of what all ranks know, so that it is equal on all.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Cut {
-    /// Contributions travel in the lines of the arrivals.
-    pub(crate) inline: bool,
-    /// Each rank reduces its share of each chunk before results are taken out.
-    pub(crate) shares: bool,
-    /// Bytes of a block that one chunk carries.
-    pub(crate) unit: usize,
-    /// Chunks; for private lengths only the first, in which the ranks tell each other the lengths.
-    pub(crate) chunks: u64,
-}
-
-impl Cut {
-    /// Cuts a call.
-    pub(crate) fn new(call: &Call, layout: &Layout) -> Cut {
-        let longest = call.longest();
-        let whole = Cut {
-            inline: false,
-            shares: false,
-            unit: layout.chunk,
-            chunks: 1,
-        };
-        let cut = match call.route {
-            Route::Fold { .. } => Cut {
-                shares: longest > ONE_SHOT.min(layout.chunk),
-                ..whole
-            },
-            Route::Collect { .. } => whole,
-            Route::Spread { .. } => Cut {
-                unit: layout.chunk / layout.ranks / LINE * LINE,
-                ..whole
-            },
-        };
-        let parts = if matches!(call.route, Route::Spread { .. }) {
-            layout.ranks
-        } else {
-            1
-        };
-        if call.is_private() {
-            return cut;
-        }
-        if longest.saturating_mul(parts) <= INLINE {
-            return Cut {
-                inline: true,
-                shares: false,
-                unit: longest,
-                chunks: 0,
-            };
-        }
-        Cut {
-            chunks: chunks(longest, cut.unit),
-            ..cut
-        }
-    }
-}
-
-/// Chunks of `unit` bytes that `longest` bytes take.
-pub(crate) fn chunks(longest: usize, unit: usize) -> u64 {
-    longest.div_ceil(unit) as u64
-}
+#[repr(align(64))]
+struct Scratch([MaybeUninit<u8>; SCRATCH]);
 
 /// One collective on one rank, with its cut.
 #[derive(Debug, Clone, Copy)]
@@ -78,23 +22,15 @@ pub(crate) struct Moves<'a> {
     pub(crate) cut: Cut,
     /// Which of the two mailboxes holds inline contributions.
     pub(crate) mailbox: usize,
+    /// Whether results are written around the caches, since they would only push each other out of them.
+    pub(crate) around: bool,
 }
 
-/// A chunk: its number within the call, and the buffer it goes through.
+/// A chunk: its number within the call, and where in every slot it lies.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chunk {
     pub(crate) index: u64,
-    pub(crate) buffer: usize,
-}
-
-impl Chunk {
-    /// Chunk `number`, counted over the life of the communicator, of a call whose chunks start at `first`.
-    pub(crate) fn new(number: u64, first: u64) -> Chunk {
-        Chunk {
-            index: number - first,
-            buffer: (number % DEPTH as u64) as usize,
-        }
-    }
+    pub(crate) offset: usize,
 }
 
 impl Moves<'_> {
@@ -115,24 +51,19 @@ impl Moves<'_> {
 
     /// Where the contribution of `rank` lies; `part` is the rank it is for when parts differ.
     fn place(&self, rank: usize, chunk: Chunk, part: usize) -> *mut u8 {
-        let base = if self.cut.inline {
-            self.segment.board(rank).mailboxes[self.mailbox]
-                .payload
-                .get()
-                .cast()
-        } else {
-            self.segment.slot(rank, chunk.buffer)
-        };
-        debug_assert!(
-            (part + 1) * self.cut.unit
-                <= if self.cut.inline {
-                    INLINE
-                } else {
-                    self.segment.layout().chunk
-                }
-        );
-        // SAFETY: a cut's parts fit into the buffer.
-        unsafe { base.add(part * self.cut.unit) }
+        debug_assert!((part + 1) * self.cut.unit <= self.cut.stride || part == 0);
+        // SAFETY: a chunk's stride holds its parts, and lies within the slot; inline ones within the payload.
+        unsafe {
+            let base = if self.cut.inline {
+                self.segment.board(rank).mailboxes[self.mailbox]
+                    .payload
+                    .get()
+                    .cast()
+            } else {
+                self.segment.slot(rank).add(chunk.offset)
+            };
+            base.add(part * self.cut.unit)
+        }
     }
 
     /// A rank's share of a chunk of `len` bytes; shares begin at lines, so that ranks do not write to one line.
@@ -146,15 +77,14 @@ impl Moves<'_> {
     }
 
     fn contribute(&self, dst: *mut u8, src: *const u8, len: usize) {
-        if len == 0 {
-            return;
-        }
-        // SAFETY: `src` is a block of the caller's send buffer, `dst` a place of this rank's slot for as much.
-        unsafe {
-            match self.call.combine {
-                Some(combine) => combine.contribute(self.call.dtype, dst, src, len / self.call.dtype.size()),
-                None => std::ptr::copy_nonoverlapping(src, dst, len),
-            }
+        match self.call.combine {
+            _ if len == 0 => {}
+            // SAFETY: `src` is a block of the caller's send buffer, `dst` a place of this rank's slot for as much.
+            Some(combine) if combine.multiplies() => unsafe {
+                combine.contribute(self.call.dtype, dst, src, len / self.call.dtype.size());
+            },
+            // SAFETY: as above.
+            _ => unsafe { self.segment.writer().copy(dst, src, len) },
         }
     }
 
@@ -209,14 +139,28 @@ impl Moves<'_> {
         }
     }
 
-    /// Reduces `len` bytes that lie `skip` bytes into every rank's contribution.
-    fn reduce(&self, dst: *mut u8, chunk: Chunk, part: usize, own: *const u8, span: Block) {
+    /// Reduces a span of every rank's contribution; `around`: with stores that go around the caches.
+    fn reduce(&self, dst: *mut u8, chunk: Chunk, part: usize, own: *const u8, span: Block, around: bool) {
         let Some(combine) = self.call.combine else { return };
-        let inputs =
-            (0..self.segment.ranks()).map(|rank| self.source(rank, chunk, part, own).wrapping_add(span.at));
-        // SAFETY: all ranks' contributions are complete and stay until this rank says that it has read them; `dst`
-        // is this rank's alone, or the application's, and equals this rank's input or overlaps none.
-        unsafe { combine.run(self.call.dtype, dst, inputs, span.len / self.call.dtype.size()) };
+        let size = self.call.dtype.size();
+        let run = |dst: *mut u8, skip: usize, len: usize| {
+            let inputs = (0..self.segment.ranks())
+                .map(|rank| self.source(rank, chunk, part, own).wrapping_add(span.at + skip));
+            // SAFETY: all ranks' contributions are complete and stay until this rank says that it has read them;
+            // `dst` is this rank's alone, or the application's, and equals this rank's input or overlaps none.
+            unsafe { combine.run(self.call.dtype, dst, inputs, len / size) };
+        };
+        if !around {
+            return run(dst, 0, span.len);
+        }
+        let mut scratch = Scratch([MaybeUninit::uninit(); SCRATCH]);
+        let scratch = scratch.0.as_mut_ptr().cast::<u8>();
+        for skip in (0..span.len).step_by(SCRATCH) {
+            let len = SCRATCH.min(span.len - skip);
+            run(scratch, skip, len);
+            // SAFETY: as above, and `run` has written `len` bytes.
+            unsafe { write::copy_around(dst.add(skip), scratch, len) };
+        }
     }
 
     /// Reduces this rank's share of a chunk, in place of its own contribution.
@@ -224,7 +168,15 @@ impl Moves<'_> {
         let piece = self.piece(self.call.outgoing(self.me()), chunk);
         let share = self.share(self.me(), piece.len);
         let dst = self.place(self.me(), chunk, 0).wrapping_add(share.at);
-        self.reduce(dst, chunk, 0, self.call.send.wrapping_add(piece.at), share);
+        let around = share.len >= SCRATCH / 4 && self.segment.writer().is_around();
+        self.reduce(
+            dst,
+            chunk,
+            0,
+            self.call.send.wrapping_add(piece.at),
+            share,
+            around,
+        );
     }
 
     /// Takes this rank's result of a chunk out of all slots.
@@ -245,6 +197,7 @@ impl Moves<'_> {
                             at: 0,
                             len: piece.len,
                         },
+                        self.around,
                     );
                     return;
                 }
@@ -273,7 +226,7 @@ impl Moves<'_> {
                         at: 0,
                         len: piece.len,
                     };
-                    self.reduce(recv.wrapping_add(piece.at), chunk, me, own, span);
+                    self.reduce(recv.wrapping_add(piece.at), chunk, me, own, span, self.around);
                     return;
                 }
                 for rank in (0..ranks).filter(|rank| from.is_none_or(|root| root == *rank)) {
@@ -295,13 +248,19 @@ impl Moves<'_> {
         }
         // SAFETY: `src` is complete, `dst` a block of the caller's receive buffer; apart by the rules of the calls,
         // and `copy` does not depend on it.
-        unsafe { std::ptr::copy(src, dst, len) };
+        unsafe {
+            if self.around {
+                write::copy_around(dst, src, len)
+            } else {
+                std::ptr::copy(src, dst, len)
+            }
+        };
     }
 
     /// Writes the lengths that this rank sends to and expects from each rank into its slot.
     pub(crate) fn tell_lengths(&self, chunk: Chunk) {
         let ranks = self.segment.ranks();
-        let row = self.segment.slot(self.me(), chunk.buffer).cast::<u64>();
+        let row = self.place(self.me(), chunk, 0).cast::<u64>();
         for rank in 0..ranks {
             // SAFETY: a chunk holds a line for each rank, and no one reads it before it is published.
             unsafe {
@@ -316,13 +275,7 @@ impl Moves<'_> {
         let ranks = self.segment.ranks();
         let told = |rank: usize, entry: usize| {
             // SAFETY: the row of `rank` was published and is not written again before this rank has read it.
-            let len = unsafe {
-                self.segment
-                    .slot(rank, chunk.buffer)
-                    .cast::<u64>()
-                    .add(entry)
-                    .read()
-            };
+            let len = unsafe { self.place(rank, chunk, 0).cast::<u64>().add(entry).read() };
             usize::try_from(len).unwrap_or(usize::MAX)
         };
         let mut longest = 0;

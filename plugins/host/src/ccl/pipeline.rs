@@ -7,8 +7,8 @@
 
 use super::bell::bit;
 use super::call::Call;
-use super::layout::DEPTH;
-use super::moves::{self, Chunk, Cut, Moves};
+use super::cut::{self, Cut, Rotation};
+use super::moves::{Chunk, Moves};
 use super::segment::{Progress, Segment};
 use super::verdict;
 use super::wait::Poll;
@@ -23,8 +23,7 @@ pub(crate) struct Order {
     call: u32,
     /// First chunk of the next call.
     next: u64,
-    /// All ranks have drained the chunks below this one.
-    known: u64,
+    rotation: Rotation,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,6 +42,8 @@ pub(crate) struct Run {
     number: u32,
     first: u64,
     end: u64,
+    /// Buffer of the first chunk.
+    buffer: usize,
     /// Next chunk to fill, to fold, to drain.
     filled: u64,
     folded: u64,
@@ -56,6 +57,7 @@ pub(crate) struct Run {
     floors: [u64; 3],
     /// Whether the first chunk carries lengths instead of data.
     telling: bool,
+    around: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -81,12 +83,14 @@ impl Run {
         let cut = Cut::new(&call, segment.layout());
         Run {
             telling: call.is_private(),
+            around: call.footprint(segment.me(), segment.ranks()) > segment.cache(),
             call,
             cut,
             stage: Stage::New,
             number: 0,
             first: 0,
             end: 0,
+            buffer: 0,
             filled: 0,
             folded: 0,
             drained: 0,
@@ -114,13 +118,15 @@ impl Run {
                 self.still_waiting(segment, mask)?;
                 return Ok(Poll::Pending { mask, moved });
             }
-            order.known = self.first;
             self.stage = Stage::Moving;
             moved = true;
         }
-        match self.advance(segment, order, &mut moved)? {
+        match self.advance(segment, &mut moved)? {
             None => {
                 order.next = self.end;
+                order
+                    .rotation
+                    .advance(&self.cut, self.buffer, self.end - self.first);
                 Ok(Poll::Done)
             }
             Some(mask) => {
@@ -166,7 +172,7 @@ impl Run {
             applies && counter.of(&board.progress).load(Ordering::SeqCst) < self.end
         };
         // The last chunks are drained without a word, so their number says nothing.
-        let last_word = self.end.saturating_sub(DEPTH as u64);
+        let last_word = self.end.saturating_sub(self.cut.depth as u64);
         let drained = board.progress.drained.load(Ordering::SeqCst);
         self.stage == Stage::Moving
             && (behind(Counter::Filled, self.call.gives(rank) && self.end > self.first)
@@ -188,6 +194,7 @@ impl Run {
             call: &self.call,
             cut: self.cut,
             mailbox: self.mailbox(),
+            around: self.around,
         }
     }
 
@@ -203,11 +210,13 @@ impl Run {
         self.drained = if self.call.gets(me) { self.first } else { self.end };
         self.floors = [self.first; 3];
         let board = segment.board(me);
+        let (buffer, free) = order.rotation.start(&self.cut);
+        self.buffer = buffer;
         let mut early = true;
         if self.cut.inline && self.call.gives(me) {
-            self.moves(segment).fill(Chunk { index: 0, buffer: 0 });
+            self.moves(segment).fill(self.chunk(self.first));
         } else if self.filled < self.end {
-            early = self.first < order.known + DEPTH as u64;
+            early = free;
             if early {
                 self.fill(segment);
                 board.progress.filled.store(self.filled, Ordering::Relaxed);
@@ -229,13 +238,23 @@ impl Run {
     }
 
     fn fill(&mut self, segment: &Segment) {
-        let chunk = Chunk::new(self.filled, self.first);
+        let chunk = self.chunk(self.filled);
         if self.telling {
             self.moves(segment).tell_lengths(chunk);
         } else {
             self.moves(segment).fill(self.data_chunk(chunk));
         }
         self.filled += 1;
+    }
+
+    /// A chunk by its number.
+    fn chunk(&self, number: u64) -> Chunk {
+        let index = number - self.first;
+        let turn = (index % self.cut.depth as u64) as usize;
+        Chunk {
+            index,
+            offset: (self.buffer + turn) % self.cut.depth * self.cut.stride,
+        }
     }
 
     /// Data chunks of a call that began with lengths are counted from the second on.
@@ -272,15 +291,10 @@ impl Run {
     }
 
     /// Moves chunks; the ranks that are waited for, or none when the call has finished.
-    fn advance(
-        &mut self,
-        segment: &Segment,
-        order: &Order,
-        moved: &mut bool,
-    ) -> Result<Option<u64>, Failure> {
+    fn advance(&mut self, segment: &Segment, moved: &mut bool) -> Result<Option<u64>, Failure> {
         if self.cut.inline {
             if self.call.gets(segment.me()) {
-                self.moves(segment).drain(Chunk { index: 0, buffer: 0 });
+                self.moves(segment).drain(self.chunk(self.first));
             }
             return Ok(None);
         }
@@ -301,7 +315,7 @@ impl Run {
                 let own = if self.filled > self.folded { Ok(()) } else { Err(0) };
                 match own.and_then(|()| self.reached(segment, Counter::Filled, self.folded + 1, None)) {
                     Ok(()) => {
-                        self.moves(segment).fold(Chunk::new(self.folded, self.first));
+                        self.moves(segment).fold(self.chunk(self.folded));
                         self.folded += 1;
                         segment
                             .board(segment.me())
@@ -316,7 +330,7 @@ impl Run {
                 }
             }
             if self.filled < self.end {
-                match self.fillable(segment, order) {
+                match self.fillable(segment) {
                     Ok(()) => {
                         self.fill(segment);
                         segment
@@ -356,19 +370,19 @@ impl Run {
     }
 
     fn drain(&mut self, segment: &Segment) -> Result<(), Failure> {
-        let chunk = Chunk::new(self.drained, self.first);
+        let chunk = self.chunk(self.drained);
         if self.telling {
             let longest = self.moves(segment).hear_lengths(chunk);
             let longest = longest.map_err(|(failure, rank)| segment.fail(failure, rank))?;
             self.telling = false;
-            self.end += moves::chunks(longest, self.cut.unit);
+            self.end += cut::chunks(longest, self.cut.unit);
             self.folded = self.end;
         } else {
             self.moves(segment).drain(self.data_chunk(chunk));
         }
         self.drained += 1;
         // Nobody fills the buffers of the last chunks again within this call.
-        if self.drained + (DEPTH as u64) <= self.end {
+        if self.drained + (self.cut.depth as u64) <= self.end {
             segment
                 .board(segment.me())
                 .progress
@@ -379,9 +393,10 @@ impl Run {
         Ok(())
     }
 
-    fn fillable(&mut self, segment: &Segment, order: &Order) -> Result<(), u64> {
-        let depth = DEPTH as u64;
-        if self.filled < order.known + depth {
+    fn fillable(&mut self, segment: &Segment) -> Result<(), u64> {
+        let depth = self.cut.depth as u64;
+        // All have arrived, so nobody reads what calls before have left in the slots.
+        if self.filled < self.first + depth {
             return Ok(());
         }
         if self.drained < self.end && self.drained + depth <= self.filled {

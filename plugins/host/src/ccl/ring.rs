@@ -5,6 +5,7 @@
 
 use super::layout::CELLS;
 use super::segment::{CELL_INLINE, Cell, Pair};
+use super::write::Writer;
 use std::sync::atomic::Ordering;
 
 /// One end's view of the memory.
@@ -92,7 +93,13 @@ impl SendEnd {
     ///
     /// # Safety
     /// `src` is valid for reads of `len` bytes.
-    pub(crate) unsafe fn write(&mut self, ring: Ring<'_>, src: *const u8, len: usize) -> usize {
+    pub(crate) unsafe fn write(
+        &mut self,
+        ring: Ring<'_>,
+        writer: &Writer,
+        src: *const u8,
+        len: usize,
+    ) -> usize {
         let room = |taken: u64| ring.capacity - (self.bytes - taken) as usize;
         if room(self.taken_bytes) < len {
             self.taken_bytes = ring.pair.taken.bytes.load(Ordering::Acquire);
@@ -105,8 +112,8 @@ impl SendEnd {
         let (second, tail) = ring.span(self.bytes + head as u64, len - head);
         // SAFETY: the caller's promise; the receiver has taken what lay there.
         unsafe {
-            std::ptr::copy_nonoverlapping(src, first, head);
-            std::ptr::copy_nonoverlapping(src.add(head), second, tail);
+            writer.copy(first, src, head);
+            writer.copy(second, src.add(head), tail);
         }
         self.bytes += len as u64;
         ring.pair.written.bytes.store(self.bytes, Ordering::SeqCst);
@@ -189,6 +196,7 @@ mod tests {
             capacity: ranks[me].layout().ring,
         };
         let (mut out, mut into) = (SendEnd::default(), RecvEnd::default());
+        let writer = Writer::default();
         let source: Vec<u8> = (0..1_000_003_u32).map(|i| (i * 7 + i / 251) as u8).collect();
         let mut target = vec![0; source.len()];
         let (mut sent, mut got, mut step) = (0, 0, 1);
@@ -197,7 +205,7 @@ mod tests {
             // SAFETY: the slices are as long as said.
             unsafe {
                 let rest = &source[sent..];
-                sent += out.write(ring(0), rest.as_ptr(), rest.len().min(step));
+                sent += out.write(ring(0), &writer, rest.as_ptr(), rest.len().min(step));
                 let rest = &mut target[got..];
                 got += into.read(ring(1), rest.as_mut_ptr(), rest.len().min(step / 2 + 1));
             }

@@ -3,6 +3,7 @@
 use super::bell::{Bell, bit};
 use super::layout::{CELLS, LINE, Layout, MAX_RANKS};
 use super::shared::Mapping;
+use super::write::Writer;
 use infiniccl_plugin_api::{Failure, Status};
 use std::cell::UnsafeCell;
 use std::sync::OnceLock;
@@ -21,7 +22,7 @@ pub(crate) struct Header {
     pub(crate) magic: AtomicU64,
     pub(crate) version: AtomicU32,
     pub(crate) ranks: AtomicU32,
-    pub(crate) chunk: AtomicU64,
+    pub(crate) slot: AtomicU64,
     pub(crate) ring: AtomicU64,
     /// One when rank 0 has written all above.
     pub(crate) ready: AtomicU32,
@@ -131,6 +132,8 @@ pub(crate) struct Segment {
     failure: OnceLock<Failure>,
     /// Whether there are more ranks than processors to run them.
     crowded: bool,
+    writer: Writer,
+    cache: usize,
 }
 
 impl Segment {
@@ -145,6 +148,8 @@ impl Segment {
             aborted: AtomicBool::new(false),
             failure: OnceLock::new(),
             crowded: layout.ranks > processors,
+            writer: Writer::default(),
+            cache: last_cache(),
         }
     }
 
@@ -174,6 +179,16 @@ impl Segment {
         self.crowded
     }
 
+    /// Bytes of the last cache of a processor.
+    pub(crate) fn cache(&self) -> usize {
+        self.cache
+    }
+
+    /// How this rank writes into the segment.
+    pub(crate) fn writer(&self) -> &Writer {
+        &self.writer
+    }
+
     /// The first page.
     pub(crate) fn header(&self) -> &Header {
         // SAFETY: within the mapping, aligned to a page, and made of atomics only.
@@ -194,9 +209,9 @@ impl Segment {
         unsafe { &*self.at(self.layout.pair(from, to)) }
     }
 
-    /// One chunk buffer of a rank's slot: `layout().chunk` bytes.
-    pub(crate) fn slot(&self, rank: usize, buffer: usize) -> *mut u8 {
-        self.at(self.layout.slot(rank, buffer))
+    /// A rank's slot: `layout().slot` bytes.
+    pub(crate) fn slot(&self, rank: usize) -> *mut u8 {
+        self.at(self.layout.slot(rank))
     }
 
     /// The data of messages from one rank to another: `layout().ring` bytes.
@@ -291,6 +306,21 @@ impl Segment {
         };
         self.failure.get_or_init(|| Failure::new(status, text)).clone()
     }
+}
+
+/// Bytes of the first processor's last cache, as the kernel tells, or what is common.
+fn last_cache() -> usize {
+    const COMMON: usize = 32 << 20;
+    let read = |index: u32| {
+        let text =
+            std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
+        text.trim()
+            .strip_suffix('K')?
+            .parse::<usize>()
+            .ok()?
+            .checked_mul(1024)
+    };
+    (2..=4).filter_map(read).max().unwrap_or(COMMON)
 }
 
 /// A segment in memory of this process alone.

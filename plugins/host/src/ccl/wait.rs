@@ -1,6 +1,7 @@
 //! How threads wait: they spin for microseconds, then yield, then sleep.
 
 use super::segment::Segment;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 /// What a step of an operation came to.
@@ -28,12 +29,24 @@ pub(crate) const SLICE: Duration = Duration::from_millis(100);
 /// Looks between two glances at the clock.
 const GLANCE: u32 = 16;
 
+/// A yield that took this long gave the processor to a thread that is none of ours.
+const COSTLY: Duration = Duration::from_micros(200);
+/// Waits that sleep at once after a costly yield, before yielding is tried again.
+const PROBATION: u32 = 100;
+
+/// Waits of this process that are left to sleep at once. On a busy machine a yield may cost a slice of milliseconds,
+/// where a sleeper is woken within microseconds.
+static HASTY: AtomicU32 = AtomicU32::new(0);
+
 /// How much longer a thread stays awake.
 #[derive(Debug)]
 pub(crate) struct Patience {
     crowded: bool,
     looks: u32,
     since: Option<Instant>,
+    /// When it yielded last.
+    yielded: Option<Instant>,
+    hasty: bool,
 }
 
 impl Patience {
@@ -43,6 +56,8 @@ impl Patience {
             crowded,
             looks: 0,
             since: None,
+            yielded: None,
+            hasty: false,
         }
     }
 
@@ -71,12 +86,25 @@ impl Patience {
         }
         // From here on every look is worth a glance.
         self.looks = if self.crowded { CROWDED_LOOKS } else { GLANCE - 1 };
-        if waited < spin + YIELD {
-            rustix::thread::sched_yield();
-            return false;
+        match self.yielded {
+            None => self.hasty = is_hasty(),
+            Some(before) if now - before > COSTLY => HASTY.store(PROBATION, Ordering::Relaxed),
+            Some(_) => {}
         }
-        true
+        if self.hasty || waited >= spin + YIELD {
+            return true;
+        }
+        self.yielded = Some(now);
+        rustix::thread::sched_yield();
+        false
     }
+}
+
+fn is_hasty() -> bool {
+    let left = HASTY.load(Ordering::Relaxed);
+    // Exact counting is not worth a locked instruction.
+    HASTY.store(left.saturating_sub(1), Ordering::Relaxed);
+    left > 0
 }
 
 /// A thread that waits for other ranks.
