@@ -31,12 +31,15 @@ const GLANCE: u32 = 16;
 
 /// A yield that took this long gave the processor to a thread that is none of ours.
 const COSTLY: Duration = Duration::from_micros(200);
-/// Waits that sleep at once after a costly yield, before yielding is tried again.
-const PROBATION: u32 = 100;
+/// Waits that sleep at once after a costly yield, before yielding is tried again: at first, and at most.
+const FIRST_TERM: u32 = 64;
+const LONGEST_TERM: u32 = 1024;
 
-/// Waits of this process that are left to sleep at once. On a busy machine a yield may cost a slice of milliseconds,
-/// where a sleeper is woken within microseconds.
+/// Waits of this process that are left to sleep at once. On a busy machine a yield may cost a slice of milliseconds
+/// and the thread's fair share, where a sleeper is woken within microseconds.
 static HASTY: AtomicU32 = AtomicU32::new(0);
+/// How many there will be after the next costly yield: it doubles with each and shrinks with every cheap one.
+static TERM: AtomicU32 = AtomicU32::new(FIRST_TERM);
 
 /// How much longer a thread stays awake.
 #[derive(Debug)]
@@ -88,8 +91,7 @@ impl Patience {
         self.looks = if self.crowded { CROWDED_LOOKS } else { GLANCE - 1 };
         match self.yielded {
             None => self.hasty = is_hasty(),
-            Some(before) if now - before > COSTLY => HASTY.store(PROBATION, Ordering::Relaxed),
-            Some(_) => {}
+            Some(before) => judge_yield(now - before > COSTLY),
         }
         if self.hasty || waited >= spin + YIELD {
             return true;
@@ -100,9 +102,19 @@ impl Patience {
     }
 }
 
+fn judge_yield(costly: bool) {
+    // Threads may lose each other's counts; nothing depends on them but speed.
+    let term = TERM.load(Ordering::Relaxed);
+    if costly {
+        HASTY.store(term, Ordering::Relaxed);
+        TERM.store((term * 2).min(LONGEST_TERM), Ordering::Relaxed);
+    } else if term > FIRST_TERM {
+        TERM.store(term - 1, Ordering::Relaxed);
+    }
+}
+
 fn is_hasty() -> bool {
     let left = HASTY.load(Ordering::Relaxed);
-    // Exact counting is not worth a locked instruction.
     HASTY.store(left.saturating_sub(1), Ordering::Relaxed);
     left > 0
 }
