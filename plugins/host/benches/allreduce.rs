@@ -216,12 +216,10 @@ fn child(id: &str, rank: usize, size: usize) {
     let id: Vec<u8> = (0..id.len() / 2)
         .map(|i| u8::from_str_radix(&id[2 * i..2 * i + 2], 16).expect("hex"))
         .collect();
-    let joined = Rank::join(&id, rank, size);
-    // Only now: the library looks how many processors there are when it joins.
     if option("--pin", "no")[0] == "yes" {
         pin(rank);
     }
-    let rank = joined;
+    let rank = Rank::join(&id, rank, size);
     for operation in option("--ops", "allreduce,allgather,pingpong") {
         let mut buffers = (Vec::new(), Vec::new());
         for bytes in option("--sizes", SIZES) {

@@ -59,14 +59,15 @@ impl Joiner<'_> {
         let start = Instant::now();
         let deadline = start.checked_add(self.timeout);
         let expired = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        let joined = if self.rank == 0 {
+        let mut joined = if self.rank == 0 {
             self.make(&expired)
         } else {
             self.attach(&expired)
         };
-        if joined.is_err() {
+        match &mut joined {
+            Ok(segment) => segment.count_processors(),
             // Rank 0 may have died before it could.
-            shared::remove(&self.name());
+            Err(_) => shared::remove(&self.name()),
         }
         joined
     }
@@ -196,6 +197,7 @@ impl Joiner<'_> {
     /// Writes this rank's proof and waits for everyone's; `serve` runs meanwhile.
     fn meet(&self, segment: &Segment, expired: &dyn Fn() -> bool, serve: &dyn Fn()) -> Result<(), Failure> {
         let header = segment.header();
+        segment.add_processors();
         let mine = &header.attached[self.rank];
         if mine
             .compare_exchange(0, self.proof(self.rank), Ordering::SeqCst, Ordering::SeqCst)

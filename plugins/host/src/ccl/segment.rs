@@ -5,6 +5,7 @@ use super::layout::{CELLS, LINE, Layout, MAX_RANKS};
 use super::shared::Mapping;
 use super::write::Writer;
 use infiniccl_plugin_api::{Failure, Status};
+use rustix::thread::CpuSet;
 use std::cell::UnsafeCell;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -30,6 +31,8 @@ pub(crate) struct Header {
     pub(crate) refused: AtomicU32,
     /// What each rank writes to prove that all look at the same memory.
     pub(crate) attached: [AtomicU64; MAX_RANKS],
+    /// Bits of the processors that any rank may run on.
+    processors: [AtomicU64; CpuSet::MAX_CPU / 64],
     failed: Failed,
 }
 
@@ -140,14 +143,13 @@ impl Segment {
     /// A view for rank `me`; the mapping must be at least `layout.total()` long.
     pub(crate) fn new(mapping: Mapping, layout: Layout, me: usize) -> Segment {
         assert!(mapping.len() >= layout.total() && me < layout.ranks);
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Segment {
             mapping,
             layout,
             me,
             aborted: AtomicBool::new(false),
             failure: OnceLock::new(),
-            crowded: layout.ranks > processors,
+            crowded: layout.ranks > own_processors().1,
             writer: Writer::default(),
             cache: last_cache(),
         }
@@ -172,6 +174,27 @@ impl Segment {
     /// Sizes of the parts.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
+    }
+
+    /// Adds the processors of this rank to those of all; before it shows that it has joined.
+    pub(crate) fn add_processors(&self) {
+        for cpu in own_processors().0 {
+            self.header().processors[cpu / 64].fetch_or(1 << (cpu % 64), Ordering::SeqCst);
+        }
+    }
+
+    /// Counts the processors of all, which may be one each; after all have joined.
+    pub(crate) fn count_processors(&mut self) {
+        let (own, usable) = own_processors();
+        let bits = |word: &AtomicU64| word.load(Ordering::SeqCst).count_ones() as usize;
+        let all: usize = self.header().processors.iter().map(bits).sum();
+        // A quota on processor time counts for all ranks, as far as this one knows.
+        let limit = if usable < own.len() {
+            usable
+        } else {
+            all.max(usable)
+        };
+        self.crowded = self.layout.ranks > limit;
     }
 
     /// Whether ranks must take turns on the processors.
@@ -308,6 +331,16 @@ impl Segment {
     }
 }
 
+/// The processors that this thread may run on, and how many of them its quota lets it use.
+fn own_processors() -> (Vec<usize>, usize) {
+    let usable = std::thread::available_parallelism().map_or(1, usize::from);
+    let own = rustix::thread::sched_getaffinity(None).map_or_else(
+        |_| Vec::new(),
+        |set| (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect(),
+    );
+    (own, usable)
+}
+
 /// Bytes of the first processor's last cache, as the kernel tells, or what is common.
 fn last_cache() -> usize {
     const COMMON: usize = 32 << 20;
@@ -369,6 +402,22 @@ mod tests {
         assert_eq!(far.status, Status::MISMATCH);
         assert!(far.text.contains("rank 2"), "{}", far.text);
         assert_eq!(ranks[0].stopped().expect_err("failed").status, Status::ABORTED);
+    }
+
+    #[test]
+    fn ranks_on_processors_of_their_own_are_not_crowded() {
+        let mut ranks = for_tests(3, 1);
+        let mine = own_processors().0.len();
+        for rank in &ranks {
+            rank.add_processors();
+        }
+        ranks[1].count_processors();
+        assert_eq!(ranks[1].crowded(), 3 > mine);
+        // As if the others were bound to processors that this test may not use.
+        let far = &ranks[0].header().processors[CpuSet::MAX_CPU / 64 - 1];
+        far.fetch_or(0b111, Ordering::SeqCst);
+        ranks[2].count_processors();
+        assert!(!ranks[2].crowded());
     }
 
     #[test]

@@ -404,3 +404,25 @@ fn a_root_may_leave_out_what_it_has_already() {
         assert_eq!(recv.bytes(), if root { &[POISON; 5] } else { send.bytes() });
     });
 }
+
+#[test]
+#[ignore = "takes 5 GiB of memory"]
+fn counts_above_2_to_the_31_are_whole() {
+    const COUNT: usize = (1 << 31) + 5;
+    ranks(2, |rank| {
+        let value = |rank: usize, i: usize| (i / 4096 + 3 * rank + i % 7) as u8;
+        let mut buffer: Vec<u8> = (0..COUNT).map(|i| value(rank.rank, i)).collect();
+        let pointer = buffer.as_mut_ptr();
+        let call = CollDesc {
+            dtype: DType::UINT8,
+            op: RedOp::SUM,
+            send: pointer,
+            recv: pointer,
+            count: COUNT as u64,
+            ..desc(Collective::ALL_REDUCE)
+        };
+        rank.block(call).expect("sum");
+        let wrong = (0..COUNT).find(|i| buffer[*i] != value(0, *i).wrapping_add(value(1, *i)));
+        assert_eq!(wrong, None);
+    });
+}

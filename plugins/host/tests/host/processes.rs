@@ -4,7 +4,7 @@ use crate::cluster::{Limit, Rank, Refusal, TEST, check, desc, open, ranks, table
 use crate::memory::Guarded;
 use infiniccl_plugin_api::{CollDesc, Collective, DType, RedOp, Status};
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -52,6 +52,8 @@ fn child() {
     let [rank, size] = [word(), word()].map(|word| word.parse::<usize>().expect("number"));
     match job {
         "rounds" => flat_rounds(),
+        "room" => little_room(),
+        "idle" => idle_waits(),
         _ => {
             let rank = Rank::join(&id, rank, size, Duration::from_secs(60), &[]).expect("joined");
             match job {
@@ -186,6 +188,92 @@ fn flat_rounds() {
         }
     }
     assert_eq!(Some(counts()), flat);
+}
+
+/// Ranks that wait for a late one, and communicators that wait for nothing, leave the processors to others.
+fn idle_waits() {
+    ranks(4, |rank| {
+        rank.barrier();
+        let ticks = || {
+            let stat = fs::read_to_string("/proc/self/stat").expect("stat");
+            let after_name = stat.rsplit(')').next().expect("fields");
+            let fields = after_name.split_whitespace().skip(11).take(2);
+            fields
+                .map(|field| field.parse::<u64>().expect("ticks"))
+                .sum::<u64>()
+        };
+        if rank.rank == 0 {
+            let before = ticks();
+            std::thread::sleep(Duration::from_secs(1));
+            // A tick is 10 ms.
+            assert!(ticks() - before <= 5, "{} ticks in a second", ticks() - before);
+        }
+        rank.barrier();
+    });
+}
+
+#[test]
+fn waiting_takes_no_processor_time() {
+    run("idle", 1);
+}
+
+/// Works in what room /dev/shm has, also after somebody has filled the rest of it.
+fn little_room() {
+    ranks(4, |rank| {
+        if rank.rank == 0 {
+            let filled = fs::File::create("/dev/shm/filler")
+                .and_then(|mut file| std::io::copy(&mut std::io::repeat(1), &mut file));
+            assert!(filled.is_err(), "the file system is full or read-only");
+        }
+        rank.barrier();
+        (0..3).for_each(|round| sums(rank, round));
+    });
+}
+
+/// Runs the job `room` where `mount` has replaced /dev/shm; false if that is not allowed here.
+fn in_little_room(mount: &str) -> bool {
+    let try_mount = format!("{mount} || exit 77; exec \"$0\" \"$@\"");
+    let program = std::env::current_exe().expect("this program");
+    let mut child = Command::new("unshare")
+        .args(["--mount", "sh", "-c", &try_mount])
+        .arg(program)
+        .args(["--exact", "processes::child", "--nocapture"])
+        .env(WORDS, "room 00 0 1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("unshare is part of every Linux");
+    let mut text = String::new();
+    child
+        .stdout
+        .take()
+        .expect("piped")
+        .read_to_string(&mut text)
+        .expect("text");
+    let status = child.wait().expect("ended");
+    if matches!(status.code(), Some(1 | 77)) && !text.contains("running 1 test") {
+        return false;
+    }
+    assert!(
+        status.success() && text.contains("done"),
+        "{mount}: {status} {text}"
+    );
+    true
+}
+
+#[test]
+fn little_or_no_room_in_dev_shm_is_enough() {
+    let _limit = Limit::new("little room", TEST);
+    for mount in [
+        "mount -t tmpfs -o size=64m none /dev/shm",
+        "mount -t tmpfs -o size=1m none /dev/shm",
+        "mount -t tmpfs -o size=4k none /dev/shm",
+        "mount -t tmpfs -o ro none /dev/shm",
+        "mount --bind /proc /dev/shm",
+    ] {
+        if !in_little_room(mount) {
+            eprintln!("skipped: this user may not mount a small /dev/shm ({mount})");
+        }
+    }
 }
 
 #[test]
