@@ -1,11 +1,13 @@
-//! Times collectives and messages between ranks that are processes of this machine, on stream zero.
+//! Times collectives and messages between ranks that are processes of this machine, on stream zero or on a
+//! polled stream.
 //!
 //! `cargo bench -p infiniccl-plugin-host -- [--ranks 2,4] [--ops allreduce,allgather,pingpong] [--sizes 8,1024]
-//! [--pin yes]` prints the median and the least time of a call in µs. A sample is the mean of enough calls for 200 µs; pingpong is
+//! [--pin yes] [--polled yes]` prints the median and the least time of a call in µs. A sample is the mean of enough calls for 200 µs; pingpong is
 //! half of a round trip. Compare figures of one run only: other load on the machine moves them by factors.
 
 use infiniccl_plugin_api::{
-    Buffer, CollDesc, Collective, CommHandle, DType, DeviceHandle, RedOp, Status, VendorTableRef,
+    Buffer, CollDesc, Collective, CommHandle, DType, DeviceHandle, EventHandle, RedOp, Status, StreamHandle,
+    VendorTableRef, stream_flags,
 };
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -72,16 +74,28 @@ fn desc(collective: Collective) -> CollDesc {
 }
 
 struct Rank {
+    device: DeviceHandle,
     comm: CommHandle,
     rank: usize,
     size: usize,
+    /// Zero, or the stream and the event that are polled.
+    polled: (StreamHandle, EventHandle),
 }
 
 impl Rank {
     fn join(id: &[u8], rank: usize, size: usize) -> Rank {
         let (mut comm, code) = (0, |value: usize| u32::try_from(value).expect("small"));
+        let (device, mut polled) = (open(), (0, 0));
+        if option("--polled", "no")[0] == "yes" {
+            ok(table().stream_create()(
+                device,
+                stream_flags::POLLED,
+                &mut polled.0,
+            ));
+            ok(table().event_create()(device, &mut polled.1));
+        }
         ok(table().comm_init()(
-            open(),
+            device,
             id.as_ptr(),
             id.len() as u64,
             code(rank),
@@ -91,11 +105,27 @@ impl Rank {
             0,
             &mut comm,
         ));
-        Rank { comm, rank, size }
+        Rank {
+            device,
+            comm,
+            rank,
+            size,
+            polled,
+        }
     }
 
     fn run(&self, call: CollDesc) {
-        ok(table().enqueue()(self.comm, &call, 1, 0));
+        let (stream, event) = self.polled;
+        ok(table().enqueue()(self.comm, &call, 1, stream));
+        if stream != 0 {
+            ok(table().event_record()(self.device, event, stream));
+            loop {
+                match table().event_query()(self.device, event) {
+                    Status::IN_PROGRESS => std::thread::yield_now(),
+                    status => return ok(status),
+                }
+            }
+        }
     }
 
     /// The largest of all ranks' numbers: ranks must agree how often they call.

@@ -410,8 +410,15 @@ fn a_root_may_leave_out_what_it_has_already() {
 fn counts_above_2_to_the_31_are_whole() {
     const COUNT: usize = (1 << 31) + 5;
     ranks(2, |rank| {
-        let value = |rank: usize, i: usize| (i / 4096 + 3 * rank + i % 7) as u8;
-        let mut buffer: Vec<u8> = (0..COUNT).map(|i| value(rank.rank, i)).collect();
+        // A prime period, so that no chunk begins where another one does.
+        const PERIOD: usize = 1_000_003;
+        let value = |rank: usize, i: usize| (i / 256 + i * 3 + 5 * rank) as u8;
+        let mine: Vec<u8> = (0..PERIOD).map(|i| value(rank.rank, i)).collect();
+        let mut buffer: Vec<u8> = Vec::with_capacity(COUNT + PERIOD);
+        while buffer.len() < COUNT {
+            buffer.extend_from_slice(&mine);
+        }
+        buffer.truncate(COUNT);
         let pointer = buffer.as_mut_ptr();
         let call = CollDesc {
             dtype: DType::UINT8,
@@ -422,7 +429,12 @@ fn counts_above_2_to_the_31_are_whole() {
             ..desc(Collective::ALL_REDUCE)
         };
         rank.block(call).expect("sum");
-        let wrong = (0..COUNT).find(|i| buffer[*i] != value(0, *i).wrapping_add(value(1, *i)));
+        let sums: Vec<u8> = (0..PERIOD)
+            .map(|i| value(0, i).wrapping_add(value(1, i)))
+            .collect();
+        let wrong = buffer
+            .chunks(PERIOD)
+            .position(|period| period != &sums[..period.len()]);
         assert_eq!(wrong, None);
     });
 }
