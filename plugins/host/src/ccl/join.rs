@@ -123,12 +123,15 @@ impl Joiner<'_> {
     fn attach(&self, expired: &dyn Fn() -> bool) -> Result<Segment, Failure> {
         let name = self.name();
         let mut pause = Pause::new();
-        let file = loop {
-            if let Some(file) = shared::open(&name)? {
-                break file;
-            }
-            if let Some(file) = handoff::take(&name[1..])? {
-                break file;
+        let segment = loop {
+            let file = match shared::open(&name)? {
+                Some(file) => Some(file),
+                None => handoff::take(&name[1..])?,
+            };
+            if let Some(file) = file
+                && let Some(segment) = self.view(&file, expired)?
+            {
+                break segment;
             }
             self.check_abort()?;
             if expired() {
@@ -139,13 +142,13 @@ impl Joiner<'_> {
             }
             pause.step();
         };
-        let segment = self.view(&file, expired)?;
         self.meet(&segment, expired, &|| {})?;
         Ok(segment)
     }
 
-    /// Maps the file once rank 0 has finished its header.
-    fn view(&self, file: &OwnedFd, expired: &dyn Fn() -> bool) -> Result<Segment, Failure> {
+    /// Maps the file once rank 0 has finished its header; none if rank 0 gave the file up, since there was no room
+    /// for it, and will offer other memory.
+    fn view(&self, file: &OwnedFd, expired: &dyn Fn() -> bool) -> Result<Option<Segment>, Failure> {
         let mut pause = Pause::new();
         loop {
             let size = shared::size(file.as_fd())?;
@@ -183,8 +186,12 @@ impl Joiner<'_> {
                     if !layout.is_sound() || layout.total() > size {
                         return refuse("the shared segment of rank 0 is damaged".into());
                     }
-                    return Ok(Segment::new(whole, layout, self.rank));
+                    return Ok(Some(Segment::new(whole, layout, self.rank)));
                 }
+            }
+            // Rank 0 removes the name of a finished file only when this rank has attached, too.
+            if shared::is_nameless(file.as_fd())? {
+                return Ok(None);
             }
             self.check_abort()?;
             if expired() {
@@ -363,6 +370,16 @@ mod tests {
             .collect();
         ranks[0].leave();
         assert!(ranks[2].is_gone(0));
+    }
+
+    #[test]
+    fn a_file_that_rank_0_gave_up_holds_nobody() {
+        let id = new_id().expect("id");
+        let late = joiner(&id, 1, 2);
+        let flags = rustix::shm::OFlags::CREATE | rustix::shm::OFlags::RDWR;
+        let file = rustix::shm::open(late.name(), flags, rustix::fs::Mode::RUSR).expect("file");
+        shared::remove(&late.name());
+        assert!(late.view(&file, &|| false).expect("no error").is_none());
     }
 
     #[test]

@@ -200,6 +200,12 @@ pub(crate) fn check_owner(file: BorrowedFd<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether a file has no name any more.
+pub(crate) fn is_nameless(file: BorrowedFd<'_>) -> Result<bool, Failure> {
+    let stat = rustix::fs::fstat(file).map_err(|errno| system("looking at shared memory", errno))?;
+    Ok(stat.st_nlink == 0)
+}
+
 /// Bytes in the file; zero until rank 0 has reserved it.
 pub(crate) fn size(file: BorrowedFd<'_>) -> Result<usize, Failure> {
     let stat = rustix::fs::fstat(file).map_err(|errno| system("looking at shared memory", errno))?;
