@@ -42,6 +42,8 @@ struct Inner {
     recorded: u64,
     closing: bool,
     worker: Option<JoinHandle<()>>,
+    /// Threads that wait for `changed`: notifying costs a system call even when there are none.
+    sleepers: usize,
 }
 
 /// A place in a stream's work: all that was given to it before.
@@ -83,8 +85,7 @@ impl Stream {
         }
         inner.queue.push_back(work);
         self.issued.fetch_add(1, Ordering::SeqCst);
-        drop(inner);
-        self.changed.notify_all();
+        self.notify(inner);
         Ok(())
     }
 
@@ -157,7 +158,9 @@ impl Stream {
             if inner.closing {
                 return None;
             }
+            inner.sleepers += 1;
             inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner.sleepers -= 1;
         }
     }
 
@@ -171,8 +174,16 @@ impl Stream {
             inner.failures.push_back((position, failure));
         }
         self.ended.store(position, Ordering::SeqCst);
+        self.notify(inner);
+    }
+
+    /// Wakes whoever sleeps on the stream; the lock is held until it is known whether anybody does.
+    fn notify(&self, inner: MutexGuard<'_, Inner>) {
+        let asleep = inner.sleepers > 0;
         drop(inner);
-        self.changed.notify_all();
+        if asleep {
+            self.changed.notify_all();
+        }
     }
 
     /// Drives a polled stream as far as possible without waiting.
@@ -197,10 +208,15 @@ impl Stream {
 
     /// Sleeps until the stream has got to a place, or `limit` passed.
     fn sleep(&self, position: u64, limit: Duration) {
-        let inner = self.lock();
+        let mut inner = self.lock();
         if !self.has_ended(position) {
+            inner.sleepers += 1;
             // Woken, timed out or neither: the caller looks again.
-            drop(self.changed.wait_timeout(inner, limit));
+            let (mut inner, _) = self
+                .changed
+                .wait_timeout(inner, limit)
+                .unwrap_or_else(PoisonError::into_inner);
+            inner.sleepers -= 1;
         }
     }
 }
