@@ -6,6 +6,7 @@ use crate::plugin::VendorPlugin;
 use crate::schedule::VendorCall;
 use infiniccl_plugin_api::{CollDesc, Collective, DType, RedOp, Status, stream_flags};
 use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Descriptors of one group that are held on the stack.
@@ -16,6 +17,7 @@ pub(crate) struct Island {
     plugin: VendorPlugin,
     device: u64,
     comm: u64,
+    stop: Arc<Stop>,
     /// Island rank of each rank of the communicator.
     island_rank: HashMap<u32, u32>,
     /// Whether messages between ranks of the island go through the vendor's library.
@@ -25,6 +27,29 @@ pub(crate) struct Island {
     recvs: HashMap<u32, Lane>,
     spare_events: Vec<u64>,
     in_flight: usize,
+}
+
+/// What any thread may stop the communicator by. The news of a failure may come while its owner destroys it, and the
+/// handle of a destroyed communicator means nothing any more.
+struct Stop {
+    plugin: VendorPlugin,
+    comm: u64,
+    destroyed: Mutex<bool>,
+}
+
+impl Stop {
+    fn abort(&self) {
+        let destroyed = self.destroyed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !*destroyed {
+            self.plugin.comm_abort(self.comm);
+        }
+    }
+
+    /// Waits for those who abort it now, and keeps later ones away.
+    fn destroy(&self) {
+        *self.destroyed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.plugin.comm_destroy(self.comm);
+    }
 }
 
 /// A polled stream and the steps that wait for it, in order.
@@ -44,10 +69,16 @@ impl Island {
     ) -> Result<Self> {
         let collectives = Lane::new(&plugin, device)?;
         let island_rank = (0u32..).zip(&ranks).map(|(i, r)| (*r, i)).collect();
+        let stop = Stop {
+            plugin: plugin.clone(),
+            comm,
+            destroyed: Mutex::new(false),
+        };
         Ok(Island {
             plugin,
             device,
             comm,
+            stop: Arc::new(stop),
             island_rank,
             carries_messages,
             collectives,
@@ -204,15 +235,13 @@ impl Island {
 
     /// What stops this island's work from any thread.
     pub(crate) fn aborter(&self) -> impl Fn() + Send + Sync + 'static {
-        let (plugin, comm) = (self.plugin.clone(), self.comm);
-        move || {
-            plugin.comm_abort(comm);
-        }
+        let stop = Arc::clone(&self.stop);
+        move || stop.abort()
     }
 
     /// Ends all work at once, and waits until the vendor's library has let go of the buffers.
     pub(super) fn abort(&mut self) {
-        self.plugin.comm_abort(self.comm);
+        self.stop.abort();
         let mut done = Vec::new();
         for _ in 0..10_000 {
             self.poll(&mut done);
@@ -241,7 +270,7 @@ impl Drop for Island {
         if self.in_flight > 0 {
             self.abort();
         }
-        self.plugin.comm_destroy(self.comm);
+        self.stop.destroy();
         for event in self.spare_events.drain(..) {
             self.plugin.event_destroy(self.device, event);
         }
