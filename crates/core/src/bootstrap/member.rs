@@ -1,6 +1,6 @@
 //! What one rank does in the control tree: exchanges, failure flood, arbitration, leaving. Pure state, no sockets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::inquiry::{Inquiries, Outcome};
@@ -52,8 +52,9 @@ pub(crate) struct Member {
     failure: Option<Failure>,
     /// Neighbours whose connection has ended, or is about to.
     gone: BTreeSet<u32>,
-    /// Ranks known to be done with the communicator; how many of them are this one or below it, and of how many.
-    left: BTreeSet<u32>,
+    /// Ranks known to be done with the communicator, and after how many calls; how many of them are this one or below
+    /// it, and of how many.
+    left: BTreeMap<u32, u64>,
     left_below: u32,
     below: u32,
     all_left: bool,
@@ -74,7 +75,7 @@ impl Member {
             inquiries: Inquiries::new(size),
             failure: None,
             gone: BTreeSet::new(),
-            left: BTreeSet::new(),
+            left: BTreeMap::new(),
             left_below: 0,
             below: tree.subtree_size(rank),
             all_left: false,
@@ -109,12 +110,12 @@ impl Member {
         self.stalled_at(self.rank, seq, Some(peer), status, now);
     }
 
-    /// This rank is done with the communicator.
-    pub(crate) fn leave(&mut self) {
+    /// This rank is done with the communicator, after `calls` calls.
+    pub(crate) fn leave(&mut self, calls: u64) {
         let rank = self.rank;
-        if !self.left.contains(&rank) {
-            self.down(&Message::Left { rank });
-            self.note_left(rank);
+        if !self.left.contains_key(&rank) {
+            self.down(&Message::Left { rank, calls });
+            self.note_left(rank, calls);
         }
     }
 
@@ -179,10 +180,10 @@ impl Member {
                 self.outcome(outcome, status, now);
             }
             answer @ Message::Answer { .. } => self.up(answer),
-            Message::Left { rank } if from_above => {
-                self.left.insert(rank);
+            Message::Left { rank, calls } if from_above => {
+                self.left.insert(rank, calls);
             }
-            Message::Left { rank } => self.note_left(rank),
+            Message::Left { rank, calls } => self.note_left(rank, calls),
             Message::AllLeft => self.everybody_left(),
         }
     }
@@ -192,7 +193,7 @@ impl Member {
         let below = |rank: &u32| !from_above && self.rounds.is_below(*rank, from);
         match message {
             Message::Beat | Message::Goodbye | Message::Fail(_) => true,
-            Message::Left { rank } => below(rank) || (from_above && *rank == from),
+            Message::Left { rank, .. } => below(rank) || (from_above && *rank == from),
             Message::Gather { entries, .. } => entries.iter().all(|e| below(&e.rank)),
             Message::Stalled { rank, .. } | Message::Answer { rank, .. } => below(rank),
             Message::Spread { .. }
@@ -205,7 +206,7 @@ impl Member {
 
     /// The connection to `peer` ended.
     pub(crate) fn lost(&mut self, peer: u32, loss: Loss, status: &StatusReport) {
-        let expected = self.all_left || self.left.contains(&peer) || self.gone.contains(&peer);
+        let expected = self.all_left || self.left.contains_key(&peer) || self.gone.contains(&peer);
         self.gone.insert(peer);
         if self.has_failed() {
             return;
@@ -218,7 +219,10 @@ impl Member {
             let orphans: Vec<u32> = (peer..self.size)
                 .filter(|r| self.tree.is_below(*r, peer))
                 .collect();
-            return orphans.into_iter().for_each(|rank| self.note_left(rank));
+            // Whether they still call, nobody here can tell any more.
+            return orphans
+                .into_iter()
+                .for_each(|rank| self.note_left(rank, u64::MAX));
         }
         let host = self.host(peer);
         let message = match loss {
@@ -271,12 +275,31 @@ impl Member {
         status: &dyn Fn() -> StatusReport,
         now: Instant,
     ) {
-        if self.rank == 0 {
-            let outcome = self.inquiries.stalled(rank, seq, peer, now);
-            self.outcome(outcome, status, now);
-        } else {
-            self.up(Message::Stalled { rank, seq, peer });
+        match self.tree.parent(self.rank) {
+            None => {
+                let outcome = self.inquiries.stalled(rank, seq, peer, now);
+                self.outcome(outcome, status, now);
+            }
+            // Nobody above can be asked any more; but a parent that is done may be what is waited for.
+            Some(parent) if self.gone.contains(&parent) => {
+                if let Some(failure) = self.will_not_come([parent], seq) {
+                    self.flood(failure.during(status().current.as_ref()), None);
+                }
+            }
+            Some(_) => self.up(Message::Stalled { rank, seq, peer }),
         }
+    }
+
+    /// The failure of call `seq`, if one of `ranks` was done before it.
+    fn will_not_come(&self, ranks: impl IntoIterator<Item = u32>, seq: u64) -> Option<Failure> {
+        let done = |rank: u32| Some((rank, *self.left.get(&rank)?)).filter(|(_, calls)| *calls <= seq);
+        let (rank, calls) = ranks.into_iter().find_map(done)?;
+        let host = self.host(rank);
+        let message = format!(
+            "rank {rank} on {host} ended its communicator after {calls} calls, so that it will not come to call {seq}, \
+             where others wait"
+        );
+        Some(Failure::new(ErrorKind::Remote, self.rank, message).by(rank, host))
     }
 
     fn outcome(&mut self, outcome: Option<Outcome>, status: &dyn Fn() -> StatusReport, now: Instant) {
@@ -284,15 +307,40 @@ impl Member {
             None => {}
             Some(Outcome::Ask { inquiry, seq }) => {
                 self.down(&Message::Ask { inquiry, seq });
-                let own = answer(seq, &status());
-                let outcome = self
-                    .inquiries
-                    .answered(inquiry, self.rank, own, &host_of(&self.hosts), now);
+                let outcome = self.answer_for_all_here(inquiry, seq, &status(), now);
                 self.outcome(outcome, status, now);
             }
             Some(Outcome::Failed(failure)) => self.flood(failure, None),
-            Some(Outcome::Late(report)) => self.tell(Message::Late(report)),
+            Some(Outcome::Late(report)) => {
+                let late = report.ranks.iter().map(|late| late.rank);
+                match self.will_not_come(late, report.seq) {
+                    Some(failure) => self.flood(failure.during(status().current.as_ref()), None),
+                    None => self.tell(Message::Late(report)),
+                }
+            }
         }
+    }
+
+    /// The root's own answer, and those of ranks that were done before: once their process has ended they cannot answer
+    /// for themselves.
+    fn answer_for_all_here(
+        &mut self,
+        inquiry: u64,
+        seq: u64,
+        status: &StatusReport,
+        now: Instant,
+    ) -> Option<Outcome> {
+        let host = host_of(&self.hosts);
+        let own = answer(seq, status);
+        let mut outcome = self.inquiries.answered(inquiry, self.rank, own, &host, now);
+        for (rank, completed) in self.left.iter().filter(|(_, calls)| **calls <= seq) {
+            let answer = Answer::NotYet {
+                completed: *completed,
+                current: None,
+            };
+            outcome = outcome.or(self.inquiries.answered(inquiry, *rank, answer, &host, now));
+        }
+        outcome
     }
 
     /// Passes news of the root on to everybody below, and to this rank.
@@ -362,12 +410,13 @@ impl Member {
     }
 
     /// A rank of this subtree, or this rank, is done.
-    fn note_left(&mut self, rank: u32) {
-        if !self.left.insert(rank) {
+    fn note_left(&mut self, rank: u32, calls: u64) {
+        if self.left.contains_key(&rank) {
             return;
         }
+        self.left.insert(rank, calls);
         self.left_below += 1;
-        self.up(Message::Left { rank });
+        self.up(Message::Left { rank, calls });
         self.see_who_left();
     }
 

@@ -201,7 +201,7 @@ impl MemberIo {
                 Command::Nudge => self.look_at = self.look_at.min(now + STALL),
                 Command::Leave => {
                     self.leaving = true;
-                    self.member.leave();
+                    self.member.leave(self.state.status().completed);
                 }
             }
         }

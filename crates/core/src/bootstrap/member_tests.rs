@@ -187,7 +187,7 @@ fn everybody_ends_once_all_have_left_in_any_order() {
                 "too early"
             );
             let rank = order.swap_remove(forest.dice.below(last + 1));
-            forest.members[rank as usize].leave();
+            forest.members[rank as usize].leave(0);
             forest.collect(rank);
             if last > 0 {
                 forest.settle();
@@ -207,7 +207,7 @@ fn ranks_that_left_may_go_and_the_rest_ends_too() {
         while !order.is_empty() {
             let pick = forest.dice.below(order.len());
             let rank = order.swap_remove(pick);
-            forest.members[rank as usize].leave();
+            forest.members[rank as usize].leave(0);
             forest.collect(rank);
             forest.settle();
             if forest.dice.below(2) == 0 {
@@ -298,6 +298,34 @@ fn a_stall_finds_the_rank_that_differs_or_is_late() {
             .iter()
             .all(|f| f.as_ref().is_some_and(|f| f.rank == Some(66) && f.seq == Some(3)))
     );
+}
+
+#[test]
+fn a_rank_that_left_before_a_call_is_named_by_those_who_wait_in_it() {
+    for gone in [0, 1, 39] {
+        let wait_for_one_that_left_after = |calls: u64| {
+            let mut forest = Forest::new(40, 3, 7);
+            forest.members[gone as usize].leave(calls);
+            forest.collect(gone);
+            forest.kill(gone);
+            let waits = |status: &mut StatusReport| *status = waiting_in(3, 8);
+            forest.statuses.iter_mut().for_each(waits);
+            forest.tick(Duration::from_millis(300));
+            forest.tick(Duration::from_millis(1100));
+            forest
+        };
+        let forest = wait_for_one_that_left_after(3);
+        for rank in forest.living() {
+            let failure = forest.failures[rank]
+                .as_ref()
+                .unwrap_or_else(|| panic!("rank {rank}"));
+            assert_eq!((failure.rank, failure.seq), (Some(gone), Some(3)));
+            assert!(failure.message.contains("after 3 calls"), "{}", failure.message);
+        }
+        // Its own part of the call was done: the others may still end well.
+        let forest = wait_for_one_that_left_after(4);
+        assert!(forest.failures.iter().all(Option::is_none));
+    }
 }
 
 #[test]

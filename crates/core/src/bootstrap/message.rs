@@ -64,8 +64,8 @@ pub(crate) enum Message {
     Answer { inquiry: u64, rank: u32, answer: Answer },
     /// Downwards: who has not entered a call.
     Late(LateReport),
-    /// Upwards, and to the children of the rank: it is done with the communicator.
-    Left { rank: u32 },
+    /// Upwards, and to the children of the rank: it is done with the communicator, after this many calls.
+    Left { rank: u32, calls: u64 },
     /// Downwards: all are done.
     AllLeft,
 }
@@ -137,8 +137,8 @@ impl Message {
                 w.u8(9);
                 report.encode(&mut w);
             }
-            Message::Left { rank } => {
-                w.u8(10).u32(*rank);
+            Message::Left { rank, calls } => {
+                w.u8(10).u32(*rank).u64(*calls);
             }
             Message::AllLeft => {
                 w.u8(11);
@@ -196,7 +196,10 @@ impl Message {
                 },
             },
             9 => Message::Late(LateReport::decode(&mut r)?),
-            10 => Message::Left { rank: r.u32()? },
+            10 => Message::Left {
+                rank: r.u32()?,
+                calls: r.u64()?,
+            },
             11 => Message::AllLeft,
             _ => return Err(Malformed("an unknown kind of message")),
         };
@@ -273,7 +276,7 @@ mod tests {
                 count: 0,
                 ranks: vec![],
             }),
-            Message::Left { rank: 8 },
+            Message::Left { rank: 8, calls: 5 },
             Message::AllLeft,
         ]
     }

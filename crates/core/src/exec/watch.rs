@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// Calls that are remembered for a comparison.
 const REMEMBERED: usize = 64;
 /// How long an error of a link waits for the control plane to know the cause.
-const CAUSE: Duration = Duration::from_millis(500);
+const CAUSE: Duration = Duration::from_secs(1);
 /// How long a disagreement waits for the ranks' records to be compared.
 const VERDICT: Duration = Duration::from_secs(3);
 
@@ -158,6 +158,8 @@ impl Watch {
     /// The first cause behind `error`, which this rank met: what the control plane knows, if it knows more.
     pub(super) fn explain(&self, error: Error) -> Error {
         if self.first.get().is_none() && error.get("cause").is_none() {
+            // A rank that died is known at once; one that left, when the ranks have been asked.
+            self.waits();
             self.await_failure(CAUSE);
         }
         if self.has_failed() {
@@ -165,7 +167,15 @@ impl Watch {
         }
         let error = self.located(error);
         let rank = self.control.rank();
-        let failure = Failure::new(error.kind(), rank, error.to_string()).during(self.current().as_ref());
+        // Of a link that failed, the other end is the likelier place to look at.
+        let place = error
+            .get("peer")
+            .and_then(|peer| peer.parse().ok())
+            .unwrap_or(rank);
+        let text = format!("rank {rank} on {} reports: {}", self.host(rank), error.message());
+        let failure = Failure::new(error.kind(), rank, text)
+            .by(place, self.host(place))
+            .during(self.current().as_ref());
         self.control.fail(failure);
         self.first.get_or_init(|| error).clone()
     }

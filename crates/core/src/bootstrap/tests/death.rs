@@ -109,7 +109,7 @@ fn signs_of_life_keep_a_late_rank_alive() {
 fn a_rank_that_breaks_the_protocol_is_named() {
     for message in [
         Message::AllLeft,
-        Message::Left { rank: 0 },
+        Message::Left { rank: 0, calls: 0 },
         Message::Gather {
             round: 9,
             entries: vec![],
