@@ -62,12 +62,7 @@ pub(crate) fn all() -> Vec<Step> {
             3,
             &["deny", "--locked", "check", "licenses", "bans", "sources"],
         ),
-        cargo_step("build", 15, &["build", "--release", "--locked"]),
-        cargo_step(
-            "build peers",
-            10,
-            &["build", "--release", "--locked", "-p", "infiniccl-peers"],
-        ),
+        cargo_step("build", 20, &["build", "--release", "--workspace", "--locked"]),
         Step::new("tests", tests),
         cargo_step("doc tests", 10, &["test", "--doc", "--workspace", "--locked"]),
     ];

@@ -1,7 +1,7 @@
 //! Which algorithms could serve a request, what each costs, and which one is taken.
 
 use super::algorithm::{Algorithm, flat, has_hierarchy};
-use super::rounding::rounding_steps;
+use super::rounding::{must_round_once, rounding_steps};
 use super::world::World;
 use super::{Vector, costs, eligible};
 use crate::call::{Collective, Request};
@@ -152,6 +152,9 @@ fn flat_cost(
 ) -> Result<u64, String> {
     if algorithm == Algorithm::RecursiveDoubling && !world.topology.one_arithmetic() {
         return Err("the ranks' arithmetic differs, so they must not compute the same result each".into());
+    }
+    if algorithm != Algorithm::Direct && must_round_once(world, request) {
+        return Err("it rounds at every step, where the direct way combines all inputs at once".into());
     }
     costs::flat_cost(world, request, vector, algorithm)
         .ok_or_else(|| format!("{algorithm} is no algorithm for {}", request.collective))

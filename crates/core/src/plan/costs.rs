@@ -2,6 +2,7 @@
 
 use super::algorithm::{Algorithm, flat};
 use super::lower::Mode;
+use super::rounding::must_round_once;
 use super::seeds::OVERHEAD_NS;
 use super::world::{LinkCost, World};
 use super::{Vector, build};
@@ -108,12 +109,21 @@ pub(super) fn flat_cost(
 }
 
 /// The cheapest way between the islands for `bytes` bytes on each of `flows` concurrent flows, and its cost.
-pub(super) fn between(world: &World, collective: Collective, bytes: u64, flows: u64) -> (Algorithm, u64) {
+///
+/// `once`: only what combines all inputs at once.
+pub(super) fn between(
+    world: &World,
+    collective: Collective,
+    bytes: u64,
+    flows: u64,
+    once: bool,
+) -> (Algorithm, u64) {
     let shape = Shape::between(world, bytes, flows);
     let alike = world.topology.one_arithmetic();
     let ways = flat(collective)
         .iter()
-        .filter(|a| alike || **a != Algorithm::RecursiveDoubling);
+        .filter(|a| alike || **a != Algorithm::RecursiveDoubling)
+        .filter(|a| !once || **a == Algorithm::Direct);
     let costs = ways.filter_map(|a| algorithm_cost(collective, *a, &shape).map(|cost| (*a, cost)));
     costs
         .min_by_key(|(_, cost)| *cost)
@@ -131,8 +141,9 @@ pub(super) fn hierarchical(world: &World, request: &Request, flows: u64) -> u64 
     let combine = scaled(bytes.saturating_mul(inner - 1) / flows, world.gamma_ps);
     let copies = scaled(bytes, world.gamma_ps);
     // Between the islands, with the algorithm that is right for a piece.
+    let once = must_round_once(world, request);
     let far = |collective: C, part: u64| {
-        let chosen = between(world, collective, piece, flows).0;
+        let chosen = between(world, collective, piece, flows, once && collective.reduces()).0;
         algorithm_cost(collective, chosen, &Shape::between(world, part, flows)).unwrap_or(u64::MAX)
     };
     let (inside, outside) = match request.collective {

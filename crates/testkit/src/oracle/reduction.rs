@@ -231,7 +231,9 @@ mod tests {
         assert!(want.accepts(Dtype::Float16, sixty[0]) && !want.accepts(Dtype::Float16, 0x7c00));
         let most = vec![f64::MAX.to_bits(); 3];
         let want = combine(Dtype::Float64, Op::Avg, Values::Special, &most);
-        assert!(want.accepts(Dtype::Float64, most[0]) && !want.accepts(Dtype::Float64, f64::INFINITY.to_bits()));
+        assert!(
+            want.accepts(Dtype::Float64, most[0]) && !want.accepts(Dtype::Float64, f64::INFINITY.to_bits())
+        );
         let sum = combine(Dtype::Float16, Op::Sum, Values::Special, &sixty);
         assert_eq!(sum, Want::Bits(0x7c00));
         let (minus, plus) = (0x8000_0000, 0);

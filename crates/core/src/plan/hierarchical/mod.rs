@@ -13,6 +13,7 @@ mod rooted;
 
 use super::costs;
 use super::eligible::Inner;
+use super::rounding::must_round_once;
 use super::world::World;
 use crate::algo::{Group, Reduction, Tuning};
 use crate::call::{Collective, Request};
@@ -48,6 +49,8 @@ pub(super) struct View<'a> {
     place: u32,
     /// How the islands' libraries reduce.
     inner: Inner,
+    /// Between the islands, only what combines all inputs at once will do.
+    once: bool,
 }
 
 impl<'a> View<'a> {
@@ -78,6 +81,7 @@ impl<'a> View<'a> {
             rank,
             tuning,
             collective: request.collective,
+            once: must_round_once(world, request),
             flows: flows as usize,
             mine: info.island as usize,
             place: info.island_rank,
@@ -135,7 +139,7 @@ impl<'a> View<'a> {
 
     /// The algorithm between the islands for pieces of `bytes` bytes.
     fn between(&self, bytes: u64) -> super::Algorithm {
-        costs::between(self.world, self.collective, bytes, self.flows as u64).0
+        costs::between(self.world, self.collective, bytes, self.flows as u64, self.once).0
     }
 
     /// A call without buffers.
