@@ -1,10 +1,9 @@
-//! Runs programs in view, each with an outer limit, and ends all that a program started when it is reached.
+//! Runs programs in view, each with an outer limit.
 
-use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::repository::root;
 use crate::steps::Outcome;
@@ -34,30 +33,37 @@ pub(crate) fn run(command: Command, limit: Duration) -> Outcome {
 }
 
 /// Runs `command` to its end, at most for `limit`.
+///
+/// It stays in the process group of this program, so that whoever interrupts the one interrupts the other.
 pub(crate) fn status(mut command: Command, limit: Duration) -> Result<ExitStatus, String> {
     let line = show(&command);
     println!("$ {line}");
+    let failed = |e| format!("cannot wait for '{line}': {e}");
     let mut child = command
-        .process_group(0)
         .spawn()
         .map_err(|e| format!("cannot start '{line}': {e}"))?;
+    if let Some(status) = wait(&mut child, limit).map_err(failed)? {
+        return Ok(status);
+    }
+    // Test runners and launchers take what they started along when they are asked to end.
+    let _ = kill_process(Pid::from_child(&child), Signal::TERM);
+    if wait(&mut child, GRACE).map_err(failed)?.is_none() {
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+    Err(format!("still running after {} s: {line}", limit.as_secs()))
+}
+
+/// Between the polite signal and the other one.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// The status of `child` if it ends within `limit`.
+fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
     let end = Instant::now() + limit;
     loop {
-        if let Some(status) = child
-            .try_wait()
-            .map_err(|e| format!("cannot wait for '{line}': {e}"))?
-        {
+        let status = child.try_wait()?;
+        if status.is_some() || Instant::now() >= end {
             return Ok(status);
-        }
-        if Instant::now() >= end {
-            // The process has not been reaped, so its number is still its group's. A polite signal first: the
-            // launcher takes its ranks along.
-            let group = Pid::from_child(&child);
-            let _ = kill_process_group(group, Signal::TERM);
-            std::thread::sleep(Duration::from_secs(8));
-            let _ = kill_process_group(group, Signal::KILL);
-            let _ = child.wait();
-            return Err(format!("still running after {} s: {line}", limit.as_secs()));
         }
         std::thread::sleep(Duration::from_millis(20));
     }

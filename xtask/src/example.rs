@@ -32,14 +32,14 @@ pub(crate) fn steps() -> Vec<Step> {
     ]
 }
 
-/// The folder that the example is copied to and built in.
+/// The folder that the example is copied to.
 fn folder() -> PathBuf {
     target().join("example")
 }
 
 /// The example, built.
 pub(crate) fn app() -> PathBuf {
-    folder().join("target/release/app")
+    target().join("release/app")
 }
 
 fn build() -> Result<Outcome, String> {
@@ -67,9 +67,11 @@ fn build() -> Result<Outcome, String> {
     }
     copy_example(&folder, &patches)?;
     let mut build = cargo(&["build", "--release"]);
+    // In the folder and with the settings of the repository's own build, whose dependencies serve here as well.
     build
         .current_dir(&folder)
-        .env("CARGO_TARGET_DIR", folder.join("target"));
+        .env("CARGO_TARGET_DIR", target())
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only");
     Ok(run(build, Duration::from_secs(600)))
 }
 

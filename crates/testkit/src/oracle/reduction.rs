@@ -229,11 +229,6 @@ mod tests {
         let sixty = vec![encode_float(Dtype::Float16, 60000.0); 16];
         let want = combine(Dtype::Float16, Op::Avg, Values::Exact, &sixty);
         assert!(want.accepts(Dtype::Float16, sixty[0]) && !want.accepts(Dtype::Float16, 0x7c00));
-        let most = vec![f64::MAX.to_bits(); 3];
-        let want = combine(Dtype::Float64, Op::Avg, Values::Special, &most);
-        assert!(
-            want.accepts(Dtype::Float64, most[0]) && !want.accepts(Dtype::Float64, f64::INFINITY.to_bits())
-        );
         let sum = combine(Dtype::Float16, Op::Sum, Values::Special, &sixty);
         assert_eq!(sum, Want::Bits(0x7c00));
         let (minus, plus) = (0x8000_0000, 0);
@@ -251,7 +246,8 @@ mod tests {
         );
         let largest = vec![f64::MAX.to_bits(); 3];
         let want = combine(Dtype::Float64, Op::Avg, Values::Special, &largest);
-        assert!(want.accepts(Dtype::Float64, f64::MAX.to_bits() - 1), "{want:?}");
+        assert!(want.accepts(Dtype::Float64, largest[0]), "{want:?}");
+        assert!(want.accepts(Dtype::Float64, largest[0] - 1), "{want:?}");
         assert!(!want.accepts(Dtype::Float64, f64::INFINITY.to_bits()), "{want:?}");
         let saturated = combine(Dtype::Float8E4M3, Op::Sum, Values::Special, &[0x7e, 0x7e]);
         assert!(saturated.accepts(Dtype::Float8E4M3, 0x7e) && !saturated.accepts(Dtype::Float8E4M3, 0x7f));
