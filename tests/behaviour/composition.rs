@@ -1,7 +1,7 @@
 //! Communicators out of communicators, their life, and what they tell of themselves.
 
 use crate::world::{World, layouts};
-use infiniccl::{Collective, DataType, ErrorKind, ReduceOp};
+use infiniccl::{Collective, DataType, ErrorKind, RawCall, ReduceOp};
 
 #[test]
 fn split_groups_by_color_and_orders_by_key() {
@@ -90,6 +90,26 @@ fn communicators_come_and_go_without_leaving_anything() {
 }
 
 const ALONE: &str = "INFINICCL_TEST_ALONE";
+
+#[test]
+fn bytes_that_are_no_bool_arrive_as_true() {
+    let world = World::new(&[0, 0, 1]);
+    world.run(|comm| {
+        let mut flags = [false; 40];
+        if comm.rank() == 1 {
+            let bytes: Vec<u8> = (0..40).map(|i| i * 5).collect();
+            let mut kept = bytes.clone();
+            let call = RawCall::broadcast(bytes.as_ptr(), kept.as_mut_ptr(), 40, DataType::Bool, 1);
+            // SAFETY: both buffers are 40 bytes long, and no `bool` is made of them.
+            unsafe { comm.run_raw(call) }.expect("it works");
+        } else {
+            comm.broadcast(&mut flags, 1).expect("it works");
+            assert!(flags.iter().enumerate().all(|(i, flag)| *flag == (i > 0)));
+            let byte = |flag: &bool| *flag as u8;
+            assert!(flags.iter().map(byte).all(|b| b <= 1));
+        }
+    });
+}
 
 #[test]
 fn abort_needs_no_peer_and_reaches_all() {

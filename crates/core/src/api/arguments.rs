@@ -61,6 +61,11 @@ pub(super) fn check(call: &RawCall, rank: u32, size: u32) -> Result<Option<InPla
     in_place(call, spans)
 }
 
+/// Bytes after `recv` that a checked call writes on this rank.
+pub(super) fn written(call: &RawCall, rank: u32, size: u32) -> u64 {
+    spans(call, rank, size).map_or(0, |spans| spans.written)
+}
+
 fn check_pointer(
     argument: &'static str,
     address: u64,

@@ -66,9 +66,11 @@ impl Communicator {
 
     /// Runs a call to its end.
     pub(super) fn run(&self, call: RawCall) -> Result<()> {
+        let output = self.inner.bool_output(&call);
         let mut core = self.inner.lock();
         let ticket = self.inner.submit(&mut core, call)?;
-        core.engine.wait(ticket)
+        core.engine.wait(ticket)?;
+        output.map_or(Ok(()), |output| output.normalise())
     }
 
     /// As [`Self::run`]; a call that cannot be built counts as this rank's call all the same.
@@ -84,9 +86,10 @@ impl Communicator {
     }
 
     pub(super) fn start<B: Send + 'static>(&self, call: RawCall, owner: B) -> Result<Work<B>> {
+        let output = self.inner.bool_output(&call);
         let ticket = self.inner.submit(&mut self.inner.lock(), call)?;
         self.inner.serve();
-        Ok(Work::new(self.inner.clone(), ticket, owner))
+        Ok(Work::new(self.inner.clone(), ticket, owner, output))
     }
 
     /// Runs any call to its end.

@@ -1,12 +1,15 @@
 //! The shared part of a communicator: what it is made of, how threads take turns, and how calls are waited for.
 
+use super::arguments;
+use super::raw::RawCall;
 use crate::bootstrap::ControlPlane;
 use crate::call::Request;
 use crate::config::Check;
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::exec::{Driven, Engine, Prepared, Watch, serve};
 use crate::plan::World;
 use crate::schedule::InPlace;
+use infiniccl_reduce::{DataType, Factors, Input, ReduceOp, reduce};
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +55,52 @@ pub(super) struct Parts {
     pub(super) aborters: Vec<Box<dyn Fn() + Send + Sync>>,
 }
 
+/// The output of a call that moves bools as they are. A rank that is no Rust program may send any byte, and a `bool`
+/// that is neither 0 nor 1 must not exist here.
+pub(super) struct BoolOutput {
+    at: *mut u8,
+    bytes: u64,
+}
+
+// SAFETY: the memory belongs to the call, and whoever waits for the call is the only one to touch it then.
+unsafe impl Send for BoolOutput {}
+
+impl BoolOutput {
+    /// Turns every byte that is not zero into one. The call has ended, and its buffers are still there.
+    pub(super) fn normalise(&self) -> Result<()> {
+        let input = [Input {
+            ptr: self.at,
+            pre: false,
+        }];
+        let count = usize::try_from(self.bytes).unwrap_or(usize::MAX);
+        // SAFETY: the call wrote these bytes, and its buffers live until the caller of this has returned.
+        let outcome = unsafe {
+            reduce(
+                DataType::Bool,
+                ReduceOp::Max,
+                self.at,
+                &input,
+                count,
+                Factors::NONE,
+            )
+        };
+        outcome.map_err(|e| Error::new(ErrorKind::Internal, "bools cannot be normalised").with_source(e))
+    }
+}
+
 impl Inner {
+    /// What has to be looked at when `call` has ended.
+    pub(super) fn bool_output(&self, call: &RawCall) -> Option<BoolOutput> {
+        let moves = call.dtype == DataType::Bool && !call.collective.reduces();
+        let checked = moves && arguments::check(call, self.rank, self.size).is_ok();
+        let bytes = if checked {
+            arguments::written(call, self.rank, self.size)
+        } else {
+            0
+        };
+        (bytes > 0).then_some(BoolOutput { at: call.recv, bytes })
+    }
+
     pub(super) fn new(parts: Parts) -> Self {
         let check = parts.context.config().check;
         Inner {

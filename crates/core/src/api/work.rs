@@ -1,7 +1,7 @@
 //! Calls that run beside the caller: the handle owns the buffers until the result is there.
 
 use super::communicator::Communicator;
-use super::inner::Inner;
+use super::inner::{BoolOutput, Inner};
 use super::raw::RawCall;
 use super::typed::{bytes, bytes_mut, len};
 use crate::call::RedOp;
@@ -19,14 +19,16 @@ pub struct Work<B: Send + 'static> {
     inner: Arc<Inner>,
     ticket: u64,
     buffers: Option<B>,
+    output: Option<BoolOutput>,
 }
 
 impl<B: Send + 'static> Work<B> {
-    pub(super) fn new(inner: Arc<Inner>, ticket: u64, buffers: B) -> Self {
+    pub(super) fn new(inner: Arc<Inner>, ticket: u64, buffers: B, output: Option<BoolOutput>) -> Self {
         Work {
             inner,
             ticket,
             buffers: Some(buffers),
+            output,
         }
     }
 
@@ -40,6 +42,7 @@ impl<B: Send + 'static> Work<B> {
     /// Fails with the communicator's error; the buffers are then dropped.
     pub fn wait(mut self) -> Result<B> {
         self.inner.wait(self.ticket)?;
+        self.output.take().map_or(Ok(()), |output| output.normalise())?;
         Ok(self.buffers.take().expect("taken once only"))
     }
 }
