@@ -76,7 +76,7 @@ fn cases(ranks: u32, random: &mut Random, share: usize) -> Vec<(Case, Placement)
     for (index, kind) in kinds().into_iter().enumerate() {
         let counts: Vec<usize> = if full {
             COUNTS.to_vec()
-        } else if (index + random.0 as usize) % share == 0 || random.below(share) == 0 {
+        } else if (index + random.0 as usize).is_multiple_of(share) || random.below(share) == 0 {
             let count = COUNTS[random.below(COUNTS.len())];
             let long = count > LONG && random.below(12) != 0;
             vec![if long { count % 1000 } else { count }]

@@ -16,8 +16,8 @@ fn messages_of_a_group_go_both_ways_at_once() {
                     .collect();
                 let mut inn: Vec<Vec<u32>> = vec![vec![0; count]; size];
                 let mut group = Group::new();
-                for to in 0..size {
-                    group.send(comm, &out[to], to as u32);
+                for (to, buffer) in out.iter().enumerate() {
+                    group.send(comm, buffer, to as u32);
                 }
                 for (from, buffer) in inn.iter_mut().enumerate() {
                     group.recv(comm, buffer, from as u32);

@@ -71,7 +71,7 @@ impl World {
                 .zip(&contexts)
                 .map(|(rank, context)| {
                     let builder = Communicator::builder(context)
-                        .unique_id(id.clone())
+                        .unique_id(*id)
                         .rank(rank)
                         .size(size);
                     scope.spawn(move || builder.build())
