@@ -1,7 +1,6 @@
 //! The `infiniccl` command.
 
 mod bench;
-mod call;
 mod cluster_args;
 mod config_check;
 mod demo;

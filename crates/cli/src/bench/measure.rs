@@ -6,8 +6,8 @@ use infiniccl::{Communicator, ReduceOp};
 use infiniccl_testkit::oracle::{Case, Collective, Dtype, Op, Values};
 
 use super::Plan;
-use crate::call::{Call, Placement};
 use crate::failure::Failure;
+use infiniccl_testkit::call::{Call, Placement};
 
 /// One line of the result.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use infiniccl_testkit::oracle::{Case, Collective, Dtype, Op, Values};
 
-use crate::call::Placement;
+use infiniccl_testkit::call::Placement;
 
 /// One thing that passes or fails as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -9,9 +9,9 @@ use infiniccl_testkit::oracle::Mismatches;
 use serde_json::{Value, json};
 
 use super::cases::{Unit, calls, units};
-use crate::call::Call;
 use crate::failure::Failure;
 use crate::settings::ConfigArg;
+use infiniccl_testkit::call::Call;
 
 /// A rank of the demo
 #[derive(Debug, Args)]
