@@ -40,6 +40,7 @@ fn play(arguments: &Arguments) -> std::result::Result<(), u8> {
     Event::now("joined")
         .with("rank", comm.rank())
         .with("size", comm.size())
+        .with("pid", std::process::id())
         .say();
     let outcome = match arguments.scenario.as_str() {
         "sum" => sums::sum(comm),
