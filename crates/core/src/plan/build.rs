@@ -5,7 +5,7 @@ use super::eligible::{Inner, inner_reduction};
 use super::hierarchical::View;
 use super::lower::Lowering;
 use super::world::World;
-use super::{Vector, flat};
+use super::{Vector, costs, flat};
 use crate::algo::{self, Blocks, Buffers, Group, Reduction, Span, Tuning};
 use crate::call::{Collective, RedOp, Request};
 use crate::schedule::{Base, Builder, InPlace, Loc, Schedule, VendorCall};
@@ -20,11 +20,15 @@ const USER: Buffers = Buffers {
     dst: Loc::new(Base::Recv, 0),
 };
 
-/// How messages are cut in a world.
-pub(super) fn tuning(world: &World) -> Tuning {
-    Tuning {
+/// How the messages of a request are cut: as all of it asks for, also where a part of it is dealt with at a time.
+pub(super) fn tuning(world: &World, request: &Request, vector: Option<&Vector>) -> Tuning {
+    let tuning = Tuning {
         chunk: world.settings.chunk,
         slots: SLOTS,
+    };
+    Tuning {
+        chunk: tuning.chunk_for(costs::carried_bytes(world, request, vector)),
+        ..tuning
     }
 }
 
@@ -47,6 +51,7 @@ pub(super) fn build(
         request,
         vector,
         group: Group { ranks: order, me },
+        tuning: tuning(world, request, vector),
         algorithm,
     };
     match algorithm {
@@ -64,6 +69,7 @@ struct Planned<'a> {
     request: &'a Request,
     vector: Option<&'a Vector>,
     group: Group<'a>,
+    tuning: Tuning,
     algorithm: Algorithm,
 }
 
@@ -86,7 +92,7 @@ impl Planned<'_> {
         Lowering {
             request: self.request,
             ranks: u64::from(self.world.size()),
-            segment: self.world.settings.chunk.saturating_mul(SLOTS.into()),
+            segment: self.tuning.chunk.saturating_mul(SLOTS.into()),
             scaled_before: inner.scaled_before(),
         }
     }
@@ -140,7 +146,7 @@ impl Planned<'_> {
             true => inner_reduction(self.world, request).map_or(Inner::Plain, |(_, _, inner)| inner),
             false => Inner::Plain,
         };
-        let view = View::new(self.world, self.rank, request, flows, tuning(self.world), inner);
+        let view = View::new(self.world, self.rank, request, flows, self.tuning, inner);
         let (bytes, root) = (request.bytes(), request.root);
         match request.collective {
             C::AllReduce => self
@@ -182,7 +188,7 @@ impl Planned<'_> {
     fn flat(&self, b: &mut Builder) {
         use Collective as C;
         let (group, request, algorithm) = (self.group, self.request, self.algorithm);
-        let (tuning, root) = (tuning(self.world), self.root());
+        let (tuning, root) = (self.tuning, self.root());
         let how = (group, tuning);
         let bytes = request.bytes();
         let by_rank = Blocks::by_rank(group.ranks, bytes);
@@ -230,7 +236,7 @@ impl Planned<'_> {
     }
 
     fn flat_reduce_scatter(&self, b: &mut Builder) {
-        let how = (self.group, tuning(self.world));
+        let how = (self.group, self.tuning);
         // Blocks in the order of the group, as (first element, elements).
         let blocks: Vec<(u64, u64)> = match self.vector {
             Some(v) => {

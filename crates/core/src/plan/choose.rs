@@ -144,6 +144,9 @@ fn hierarchical(world: &World, request: &Request) -> impl Iterator<Item = Candid
     })
 }
 
+/// Scratch memory that an algorithm may take where others do with less.
+const MOST_SCRATCH: u64 = 8 << 20;
+
 fn flat_cost(
     world: &World,
     request: &Request,
@@ -153,7 +156,14 @@ fn flat_cost(
     if algorithm == Algorithm::RecursiveDoubling && !world.topology.one_arithmetic() {
         return Err("the ranks' arithmetic differs, so they must not compute the same result each".into());
     }
-    if algorithm != Algorithm::Direct && must_round_once(world, request) {
+    let scratch = costs::direct_scratch(world, request, vector);
+    let at_once = scratch <= MOST_SCRATCH;
+    if algorithm == Algorithm::Direct && !at_once {
+        return Err(format!(
+            "it would take {scratch} bytes of scratch memory to combine all inputs at once"
+        ));
+    }
+    if algorithm != Algorithm::Direct && at_once && must_round_once(world, request) {
         return Err("it rounds at every step, where the direct way combines all inputs at once".into());
     }
     costs::flat_cost(world, request, vector, algorithm)

@@ -1,6 +1,7 @@
 //! What the ways to carry out a request cost in the agreed world, in ns.
 
 use super::algorithm::{Algorithm, flat};
+use super::hierarchical::SMALL_BLOCK;
 use super::lower::Mode;
 use super::rounding::must_round_once;
 use super::seeds::OVERHEAD_NS;
@@ -51,6 +52,7 @@ pub(super) fn total_bytes(world: &World, request: &Request, vector: Option<&Vect
         (AllGather | ReduceScatter | Gather | Scatter | AllToAll, _) => {
             request.bytes().saturating_mul(u64::from(world.size()))
         }
+        (Barrier, _) => 0,
         // Of the counts, only those that all ranks know.
         (AllGatherV, Some(v)) => sum(&v.recv_counts),
         (ReduceScatterV, Some(v)) => sum(&v.send_counts),
@@ -59,7 +61,7 @@ pub(super) fn total_bytes(world: &World, request: &Request, vector: Option<&Vect
 }
 
 /// As [`total_bytes`], in the elements that travel: those of an integer mean are wider.
-fn carried_bytes(world: &World, request: &Request, vector: Option<&Vector>) -> u64 {
+pub(super) fn carried_bytes(world: &World, request: &Request, vector: Option<&Vector>) -> u64 {
     let bytes = total_bytes(world, request, vector);
     match Mode::of(request, u64::from(world.size())) {
         Mode::AvgInteger(wide) if request.collective.reduces() => {
@@ -68,6 +70,17 @@ fn carried_bytes(world: &World, request: &Request, vector: Option<&Vector>) -> u
         _ => bytes,
     }
 }
+
+/// Bytes of the pieces that `bytes` bytes are cut into, so that one phase works on a piece while the other works on
+/// the next: a few pieces, none so short that latency counts most, none longer than a chunk on each of the flows.
+pub(super) fn piece(bytes: u64, flows: u64, chunk: u64) -> u64 {
+    (bytes / PIECES / 64 * 64)
+        .max(LEAST_PIECE)
+        .min(chunk.saturating_mul(flows))
+}
+
+const PIECES: u64 = 4;
+const LEAST_PIECE: u64 = 32 << 10;
 
 /// A call of the one vendor library: no flat algorithm over the same links moves less.
 pub(super) fn vendor(world: &World, request: &Request, vector: Option<&Vector>) -> u64 {
@@ -108,6 +121,19 @@ pub(super) fn flat_cost(
     algorithm_cost(request.collective, algorithm, &shape)
 }
 
+/// Bytes of scratch memory of the direct algorithm among all ranks: two rounds of a chunk from each other rank.
+pub(super) fn direct_scratch(world: &World, request: &Request, vector: Option<&Vector>) -> u64 {
+    use Collective::*;
+    let (bytes, ranks) = (carried_bytes(world, request, vector), u64::from(world.size()));
+    let longest = match request.collective {
+        AllReduce | ReduceScatter => bytes.div_ceil(ranks),
+        Reduce | ReduceScatterV => bytes,
+        _ => return 0,
+    };
+    let chunk = build::tuning(world, request, vector).chunk;
+    longest.min(chunk).saturating_mul(2 * (ranks - 1))
+}
+
 /// The cheapest way between the islands for `bytes` bytes on each of `flows` concurrent flows, and its cost.
 ///
 /// `once`: only what combines all inputs at once.
@@ -134,56 +160,62 @@ pub(super) fn between(
 pub(super) fn hierarchical(world: &World, request: &Request, flows: u64) -> u64 {
     use Collective as C;
     let bytes = carried_bytes(world, request, None);
-    let islands = world.topology.islands.len() as u64;
+    let (ranks, islands) = (u64::from(world.size()), world.topology.islands.len() as u64);
     let inner = u64::from(world.largest_island());
     let part = bytes.div_ceil(flows);
-    let piece = part.min(world.settings.chunk);
+    let chunk = world.settings.chunk;
+    let piece = piece(bytes, flows, chunk);
     let combine = scaled(bytes.saturating_mul(inner - 1) / flows, world.gamma_ps);
     let copies = scaled(bytes, world.gamma_ps);
-    // Between the islands, with the algorithm that is right for a piece.
+    // Between the islands, with the algorithm that is right for a piece. Flows of a node share its way out.
     let once = must_round_once(world, request);
-    let far = |collective: C, part: u64| {
-        let chosen = between(world, collective, piece, flows, once && collective.reduces()).0;
-        algorithm_cost(collective, chosen, &Shape::between(world, part, flows)).unwrap_or(u64::MAX)
+    let far = |collective: C| {
+        let length = piece.div_ceil(flows).min(part);
+        let chosen = between(world, collective, length, flows, once && collective.reduces()).0;
+        let cost = algorithm_cost(collective, chosen, &Shape::between(world, part, flows));
+        cost.unwrap_or(u64::MAX)
+            .saturating_add((flows - 1) * OVERHEAD_NS / 4)
     };
-    let (inside, outside) = match request.collective {
+    let linear = |collective: C| {
+        let shape = Shape::between(world, bytes, 1);
+        algorithm_cost(collective, Algorithm::Linear, &shape).unwrap_or(u64::MAX)
+    };
+    let pieces = bytes.div_ceil(piece);
+    // Time inside the islands, time between them, and how many pieces pass through both.
+    let (inside, outside, pieces) = match request.collective {
         C::AllReduce => {
-            let calls = if world.topology.islands.iter().all(|r| r.len() as u64 == flows) {
-                1
-            } else {
-                flows
-            };
-            (group(world, calls, bytes) * 2 + combine, far(C::AllReduce, part))
+            let one_each = world.topology.islands.iter().all(|r| r.len() as u64 == flows);
+            let calls = group(world, if one_each { 1 } else { flows }, bytes);
+            (2 * calls + combine, far(C::AllReduce), pieces)
         }
-        C::Reduce => (call(world, bytes) + combine, far(C::Reduce, part)),
-        C::Broadcast => (call(world, bytes), far(C::Broadcast, part)),
-        C::AllGather if flows == 1 => (
-            call(world, bytes / islands) + call(world, bytes) + copies,
-            far(C::AllGather, part),
-        ),
-        C::AllGather => (
-            group(world, u64::from(world.size()), bytes),
-            far(C::AllGather, part),
-        ),
+        C::Reduce => (call(world, bytes) + combine, far(C::Reduce), pieces),
+        C::Broadcast => (call(world, bytes), far(C::Broadcast), pieces),
+        C::AllGather if flows == 1 => {
+            let inside = call(world, bytes / islands) + call(world, bytes) + copies;
+            (inside, far(C::AllGather), 1)
+        }
         C::ReduceScatter if flows == 1 => {
             let inside = call(world, bytes) + call(world, bytes / islands) + combine + copies;
-            (inside, far(C::ReduceScatter, part))
+            (inside, far(C::ReduceScatter), 1)
         }
+        // What belongs to one island is inside while that of the next one is on its way.
+        C::AllGather => (group(world, ranks, bytes), far(C::AllGather), pieces.max(islands)),
         C::ReduceScatter => (
-            group(world, u64::from(world.size()), bytes) + combine,
-            far(C::ReduceScatter, part),
+            group(world, ranks, bytes) + combine,
+            far(C::ReduceScatter),
+            pieces.max(islands),
         ),
-        C::Barrier => (2 * call(world, 0), far(C::Barrier, 0)),
-        other => {
-            let shape = Shape::between(world, bytes, 1);
-            let outside = algorithm_cost(other, Algorithm::Linear, &shape).unwrap_or(u64::MAX);
-            (call(world, bytes / islands) + copies, outside)
-        }
+        C::Barrier => (2 * call(world, 0), far(C::Barrier), 1),
+        other if request.bytes() <= SMALL_BLOCK => (call(world, bytes / islands) + copies, linear(other), 1),
+        other => (
+            call(world, bytes / islands),
+            linear(other),
+            request.bytes().div_ceil(chunk),
+        ),
     };
     // Long messages overlap the phases, short ones add them up.
-    let fragments = part.div_ceil(world.settings.chunk).max(1);
     let (long, short) = (inside.max(outside), inside.min(outside));
-    long.saturating_add(short / fragments)
+    long.saturating_add(short / pieces.max(1))
 }
 
 /// One call of a vendor library that moves `bytes` bytes.

@@ -70,7 +70,7 @@ pub(super) fn hierarchy(world: &World, request: &Request, flows: u32) -> Result<
     }
     let total = costs::total_bytes(world, request, None);
     let ranks = u64::from(world.size());
-    let chunk = build::tuning(world).chunk_for(total);
+    let chunk = build::tuning(world, request, None).chunk;
     let block = request.bytes();
     let native = |collective, dtype: DataType, op, most: u64| {
         let least = if collective == C::Barrier {
@@ -92,9 +92,9 @@ pub(super) fn hierarchy(world: &World, request: &Request, flows: u32) -> Result<
         )),
     };
     match request.collective {
-        C::AllReduce => native(C::Broadcast, reduces()?, None, chunk),
+        C::AllReduce => native(C::Broadcast, reduces()?, None, largest_reduction(world, request)),
         C::Reduce => reduces().map(drop),
-        C::Broadcast => moves(C::Broadcast, chunk),
+        C::Broadcast => moves(C::Broadcast, total.min(chunk)),
         C::AllGather if flows == 1 => {
             short()?;
             moves(C::Gather, block)?;
@@ -127,13 +127,8 @@ pub(super) fn hierarchy(world: &World, request: &Request, flows: u32) -> Result<
 
 /// Bytes of the longest reduction that an island is asked for.
 fn largest_reduction(world: &World, request: &Request) -> u64 {
-    let total = costs::total_bytes(world, request, None);
-    // The wide elements of an integer mean are longer, up to 16 times.
-    let carried = match Mode::of(request, u64::from(world.size())) {
-        Mode::AvgInteger(wide) => total / request.dtype.size() as u64 * wide.bytes() as u64,
-        _ => total,
-    };
-    let chunk = build::tuning(world).chunk_for(carried);
+    let carried = costs::carried_bytes(world, request, None);
+    let chunk = build::tuning(world, request, None).chunk;
     match request.collective {
         Collective::ReduceScatter => carried.min(chunk.max(STAGE)),
         _ => carried.min(chunk),

@@ -124,7 +124,9 @@ impl Combine {
             A::Direct if !self.wide => 1,
             _ if self.product => all,
             A::RecursiveDoubling | A::Rabenseifner | A::RecursiveHalving => folded,
-            A::Binomial => levels,
+            // A node combines its own value and those of all its children at once.
+            A::Binomial if self.wide => levels,
+            A::Binomial => u64::from(members.ilog2()),
             // Two children at most, and the own input.
             A::DoubleTree if self.wide => (2 * levels).min(all),
             A::DoubleTree => levels,

@@ -3,6 +3,8 @@
 //! Everything here is computed from the agreed world alone, so that every rank computes the same.
 #![forbid(unsafe_code)]
 
+use std::collections::HashMap;
+
 /// One rank, as all ranks agreed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct RankInfo {
@@ -53,19 +55,18 @@ impl Topology {
     /// Puts each rank into its node and island.
     pub(crate) fn new(placements: &[Placement]) -> Self {
         let (mut nodes, mut islands): (Vec<Vec<u32>>, Vec<Vec<u32>>) = (Vec::new(), Vec::new());
-        let (mut node_keys, mut island_keys): (Vec<&str>, Vec<(&str, &str, &str)>) = (Vec::new(), Vec::new());
+        let (mut node_of, mut island_of) = (HashMap::new(), HashMap::new());
         let mut ranks = Vec::with_capacity(placements.len());
         for (rank, p) in (0u32..).zip(placements) {
-            let node = position_or_push(&mut node_keys, p.node.as_str(), &mut nodes);
-            nodes[node].push(rank);
-            let island = if p.island.is_empty() {
-                island_keys.push(("", "", ""));
-                islands.push(Vec::new());
-                islands.len() - 1
-            } else {
-                position_or_push(&mut island_keys, (&p.node, &p.vendor, &p.island), &mut islands)
+            let next = nodes.len();
+            let node = *node_of.entry(&p.node).or_insert(next);
+            join(&mut nodes, node, rank);
+            let next = islands.len();
+            let island = match p.island.is_empty() {
+                true => next,
+                false => *island_of.entry((&p.node, &p.vendor, &p.island)).or_insert(next),
             };
-            islands[island].push(rank);
+            join(&mut islands, island, rank);
             ranks.push(RankInfo {
                 node: node as u32,
                 island: island as u32,
@@ -106,14 +107,11 @@ impl Topology {
     }
 }
 
-fn position_or_push<K: PartialEq>(keys: &mut Vec<K>, key: K, groups: &mut Vec<Vec<u32>>) -> usize {
-    match keys.iter().position(|k| *k == key) {
-        Some(i) => i,
-        None => {
-            keys.push(key);
-            groups.push(Vec::new());
-            keys.len() - 1
-        }
+/// Adds a rank to a group, which may be the next new one.
+fn join(groups: &mut Vec<Vec<u32>>, group: usize, rank: u32) {
+    match groups.get_mut(group) {
+        Some(ranks) => ranks.push(rank),
+        None => groups.push(vec![rank]),
     }
 }
 

@@ -68,7 +68,7 @@ impl View<'_> {
     /// rank's place, and every island spreads what has come. Nothing is staged.
     pub(in crate::plan) fn all_gather(&self, b: &mut Builder, buffers: Buffers, bytes: u64) {
         let islands = self.islands().len();
-        let chunk = self.tuning.chunk_for(u64::from(self.world.size()) * bytes);
+        let chunk = self.tuning.chunk;
         let (next, prev) = ((self.mine + 1) % islands, (self.mine + islands - 1) % islands);
         let whole = bytes <= chunk && self.has_all_gather(bytes);
         for (first, length) in cut(bytes, chunk) {

@@ -4,7 +4,7 @@ use super::{AHEAD, Alternating, View, cut, scaled};
 use crate::algo::{Buffers, Group, Reduction};
 use crate::call::{Collective, RedOp};
 use crate::capability::Case;
-use crate::plan::flat;
+use crate::plan::{costs, flat};
 use crate::schedule::{Builder, Loc, VendorCall};
 use infiniccl_plugin_api as abi;
 
@@ -39,8 +39,8 @@ impl View<'_> {
     ) {
         let elem = reduction.dtype.size() as u64;
         let flows = self.flows as u64;
-        let piece = self.tuning.chunk_for(count * elem) / elem;
-        let fragments: Vec<Fragment> = cut(count, piece * flows)
+        let piece = costs::piece(count * elem, flows, self.tuning.chunk) / elem;
+        let fragments: Vec<Fragment> = cut(count, piece)
             .map(|(first, length)| Fragment {
                 first,
                 even: length / flows,

@@ -32,7 +32,7 @@ impl View<'_> {
             u64::from(self.world.size()),
             u64::from(self.world.largest_island()),
         );
-        let chunk = self.tuning.chunk_for(bytes.saturating_mul(ranks));
+        let chunk = self.tuning.chunk;
         let bundled = bytes <= SMALL_BLOCK;
         let piece = match bundled {
             true => staged(bytes, ranks, 1),

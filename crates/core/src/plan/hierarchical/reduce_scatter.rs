@@ -109,7 +109,7 @@ impl View<'_> {
         let smallest = islands.iter().map(Vec::len).min().unwrap_or(1);
         // Parts that a rank holds at most; each rank cuts alike.
         let parts = islands.len() * self.flows.div_ceil(smallest);
-        let chunk = self.tuning.chunk_for(count * elem * u64::from(self.world.size()));
+        let chunk = self.tuning.chunk;
         let length = staged(count * elem, parts as u64, elem).min(chunk) / elem;
         let between = self.between(length * elem * islands.len() as u64);
         let carriers: Vec<(usize, Vec<u32>)> = self.my_flows().map(|f| (f, self.carriers(f))).collect();

@@ -2,7 +2,7 @@
 
 use super::{AHEAD, Alternating, View, cut, scaled};
 use crate::algo::{Buffers, Reduction};
-use crate::plan::flat;
+use crate::plan::{costs, flat};
 use crate::schedule::{Builder, Loc, VendorCall};
 use infiniccl_plugin_api as abi;
 use infiniccl_reduce::DataType;
@@ -14,7 +14,7 @@ impl View<'_> {
         let group = self.group(&delegates);
         let home = self.seat(root).0;
         let inside = self.seat(delegates[self.mine]).1;
-        let chunk = self.tuning.chunk_for(bytes);
+        let chunk = costs::piece(bytes, 1, self.tuning.chunk);
         let between = self.between(chunk.min(bytes));
         for (first, length) in cut(bytes, chunk) {
             let here = Buffers {
@@ -53,7 +53,7 @@ impl View<'_> {
         let group = self.group(&delegates);
         let home = self.seat(root).0;
         let inside = self.seat(delegates[self.mine]).1;
-        let chunk = self.tuning.chunk_for(count * elem) / elem;
+        let chunk = costs::piece(count * elem, 1, self.tuning.chunk) / elem;
         let between = self.between(chunk.min(count) * elem);
         // An island of one rank gives its input as it is, unless it must be scaled.
         let staged = group.is_some() && (!self.alone() || reduction.raw);

@@ -4,7 +4,7 @@ use super::data::{Combine, Data, oracle_name};
 use super::run::{Places, Trial};
 use super::worlds::{Layout, Random, poor, world};
 use crate::call::Collective;
-use crate::plan::algorithm::flat;
+use crate::plan::algorithm::{flat, has_hierarchy};
 use crate::plan::choose::choose;
 use crate::plan::{Algorithm, World};
 use infiniccl_testkit::oracle::{Case, Dtype, Op, Values};
@@ -30,28 +30,34 @@ fn element_count(collective: Collective, ranks: usize, random: &mut Random) -> u
     if blocks && ranks > 6 { count.min(65) } else { count }
 }
 
-/// A type and an operator; means and scaled sums as often as all else.
-fn combination(collective: Collective, random: &mut Random) -> (Dtype, Combine) {
-    loop {
-        let dtype = random.pick(Dtype::ALL);
-        let combine = match random.below(5) {
-            _ if !collective.reduces() => Combine::Fixed(Op::Sum),
-            0 | 1 => Combine::Fixed(Op::Avg),
-            2 => Combine::Premul,
-            _ => Combine::Fixed(random.pick(Op::ALL)),
-        };
-        let defined = match combine {
-            Combine::Fixed(op) => dtype.supports(op),
-            Combine::Premul => dtype != Dtype::Bool,
-        };
-        if defined {
-            return (dtype, combine);
-        }
+/// What to combine: every mean and every scaled sum, as many plain operators, in a random order.
+fn combinations(collective: Collective, random: &mut Random) -> Vec<(Dtype, Combine)> {
+    if !collective.reduces() {
+        return Dtype::ALL
+            .iter()
+            .map(|dtype| (*dtype, Combine::Fixed(Op::Sum)))
+            .collect();
     }
+    let numbers = || Dtype::ALL.iter().filter(|dtype| **dtype != Dtype::Bool);
+    let mut all: Vec<_> = numbers().map(|dtype| (*dtype, Combine::Fixed(Op::Avg))).collect();
+    all.extend(numbers().map(|dtype| (*dtype, Combine::Premul)));
+    let plain = |random: &mut Random| random.pick(&[Op::Sum, Op::Prod, Op::Max, Op::Min]);
+    all.extend(
+        Dtype::ALL
+            .iter()
+            .chain(Dtype::ALL)
+            .map(|dtype| (*dtype, Combine::Fixed(plain(random)))),
+    );
+    (1..all.len()).for_each(|i| all.swap(i, random.below(i + 1)));
+    all
 }
 
-fn sample(collective: Collective, ranks: usize, random: &mut Random) -> Data {
-    let (dtype, combine) = combination(collective, random);
+fn sample(
+    collective: Collective,
+    ranks: usize,
+    (dtype, combine): (Dtype, Combine),
+    random: &mut Random,
+) -> Data {
     let op = match combine {
         Combine::Fixed(op) => op,
         Combine::Premul => Op::Sum,
@@ -77,68 +83,71 @@ fn sample(collective: Collective, ranks: usize, random: &mut Random) -> Data {
     }
 }
 
-/// All ways that may be taken for a request in a world.
-fn ways(world: &World, data: &Data) -> Vec<Algorithm> {
+/// Runs a request by all ways that may be taken for it, and returns their names.
+fn run_all(world: &World, layout: Layout, data: Data, random: &mut Random) -> Vec<&'static str> {
     let choice = choose(world, &data.request(0), data.vector(0).as_ref()).unwrap();
-    choice
+    let ways = choice
         .candidates
         .iter()
         .filter(|c| c.cost.is_ok())
-        .map(|c| c.algorithm)
-        .collect()
+        .map(|c| c.algorithm);
+    let run = |algorithm: Algorithm| {
+        let trial = Trial {
+            world,
+            // Each way with data of its own.
+            data: Data {
+                case: Case {
+                    salt: random.next() % 1000,
+                    ..data.case
+                },
+                ..data
+            },
+            algorithm,
+            places: random.pick(&[Places::Apart, Places::Shared, Places::Mixed]),
+            seed: random.next(),
+        };
+        if let Err(wrong) = trial.run() {
+            panic!(
+                "{wrong}\n{algorithm} on {layout:?}, chunk {}, {:?}\n{:?}\nislands {:?}\nseed {SEED:#x}",
+                world.settings.chunk, trial.places, trial.data, world.topology.islands
+            );
+        }
+        algorithm.name()
+    };
+    ways.map(run).collect()
 }
 
 /// Runs samples of a collective on all layouts, and requires that each way occurred on each layout that has it.
 fn compose(collective: Collective) {
-    let mut random = Random(SEED ^ collective.abi().0 as u64);
+    let mut random = Random(SEED ^ u64::from(collective.abi().0));
+    let combinations = combinations(collective, &mut random);
+    let mut next = combinations.iter().cycle();
     let mut seen = BTreeSet::new();
-    let mut trials = 0;
+    let (mut samples, mut trials) = (0, 0);
     for layout in Layout::ALL {
         for ranks in rank_counts(&mut random) {
             let chunk = random.pick(&[64, 64, 128, 512, 1 << 20]);
-            let mut world = world(layout.topology(ranks, &mut random), chunk);
-            if random.below(4) == 0 {
-                let island = random.below(world.topology.islands.len());
-                if world.topology.islands[island].len() > 1 {
-                    poor(&mut world, island);
-                }
-            }
-            let data = sample(collective, ranks, &mut random);
-            for algorithm in ways(&world, &data) {
-                let trial = Trial {
-                    world: &world,
-                    // Each way with data of its own.
-                    data: Data {
-                        case: Case {
-                            salt: random.next() % 1000,
-                            ..data.case
-                        },
-                        ..data
-                    },
-                    algorithm,
-                    places: random.pick(&[Places::Apart, Places::Shared, Places::Mixed]),
-                    seed: random.next(),
-                };
-                if let Err(wrong) = trial.run() {
-                    panic!(
-                        "{wrong}\n{algorithm} on {layout:?} of {ranks} ranks, chunk {chunk}, {:?}\n{:?}\nislands {:?}\n\
-                         seed {SEED:#x}",
-                        trial.places, trial.data, world.topology.islands
-                    );
-                }
-                seen.insert((*layout, algorithm.name()));
-                trials += 1;
-            }
+            let world = world(layout.topology(ranks, &mut random), chunk);
+            let combination = *next.next().unwrap();
+            let data = sample(collective, ranks, combination, &mut random);
+            let names = run_all(&world, *layout, data, &mut random);
+            samples += 1;
+            trials += names.len();
+            seen.extend(names.into_iter().map(|name| (*layout, name)));
         }
     }
-    println!("{collective}: {trials} trials with seed {SEED:#x}");
+    println!("{collective}: {samples} requests, {trials} trials, seed {SEED:#x}");
+    assert!(
+        samples >= combinations.len(),
+        "of {} combinations",
+        combinations.len()
+    );
     for layout in Layout::ALL {
         let mut expected: Vec<&str> = flat(collective).iter().map(|a| a.name()).collect();
         if *layout == Layout::One {
             expected.push("vendor");
         }
-        let hierarchical = !matches!(layout, Layout::One | Layout::Apart);
-        if hierarchical && crate::plan::algorithm::has_hierarchy(collective) {
+        if has_hierarchy(collective) && !matches!(layout, Layout::One | Layout::Apart) {
             expected.push("hierarchical");
         }
         // Vendors of different arithmetic never compute the same result each.
@@ -175,4 +184,30 @@ composes! {
     all_to_all_v AllToAllV,
     all_gather_v AllGatherV,
     reduce_scatter_v ReduceScatterV,
+}
+
+#[test]
+fn means_where_some_library_cannot_scale_its_inputs() {
+    let mut random = Random(SEED);
+    let mut hierarchical = 0;
+    for layout in [Layout::Even, Layout::Uneven, Layout::Interleaved, Layout::Lonely] {
+        for collective in [
+            Collective::AllReduce,
+            Collective::Reduce,
+            Collective::ReduceScatter,
+        ] {
+            for dtype in [Dtype::Float16, Dtype::BFloat16, Dtype::Float32, Dtype::Float64] {
+                let ranks = 5 + random.below(6);
+                let mut world = world(layout.topology(ranks, &mut random), random.pick(&[64, 4096]));
+                let largest =
+                    (0..world.topology.islands.len()).max_by_key(|i| world.topology.islands[*i].len());
+                poor(&mut world, largest.unwrap());
+                let what = (dtype, Combine::Fixed(Op::Avg));
+                let data = sample(collective, ranks, what, &mut random);
+                let names = run_all(&world, layout, data, &mut random);
+                hierarchical += names.iter().filter(|name| **name == "hierarchical").count();
+            }
+        }
+    }
+    assert!(hierarchical >= 40, "{hierarchical}");
 }

@@ -145,6 +145,9 @@ pub(super) fn world(topology: Topology, chunk: u64) -> World {
     }
 }
 
+/// The chunk of the shipped configuration.
+pub(super) const CHUNK: u64 = 256 << 10;
+
 /// Everything, with every promise.
 pub(super) fn rows() -> Vec<CapRow> {
     use Collective as C;
