@@ -3,13 +3,16 @@
 use crate::schedule::{Action, Schedule, VendorCall};
 use std::collections::BTreeMap;
 
+/// Collective, type, operator, root and count of a vendor call.
+type VendorShape = (u32, u32, u32, u32, u64);
+
 /// Sizes of the messages to and from each peer, in order: what must not depend on a rank's own buffers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Messages {
     sent: BTreeMap<u32, Vec<u64>>,
     received: BTreeMap<u32, Vec<u64>>,
     /// The calls of the vendor's library, in groups, without their buffers and factors.
-    calls: Vec<Vec<(u32, u32, u32, u32, u64)>>,
+    calls: Vec<Vec<VendorShape>>,
 }
 
 impl Messages {

@@ -189,8 +189,9 @@ pub(super) fn lacks(world: &mut World, island: usize, collective: Collective, op
     match op {
         None => rows.retain(|row| row.collective != collective),
         Some(op) => {
-            let row = rows.iter_mut().find(|row| row.collective == collective).unwrap();
-            row.op_mask &= !(1 << op.0);
+            // An island of one rank has no library.
+            let rows = rows.iter_mut().filter(|row| row.collective == collective);
+            rows.for_each(|row| row.op_mask &= !(1 << op.0));
         }
     }
 }
