@@ -47,6 +47,8 @@ struct Suspicion {
 pub(crate) struct Inquiries {
     size: u32,
     open: Option<Inquiry>,
+    /// The earliest call that somebody reported while another one was asked about.
+    next: Option<u64>,
     asked: u64,
     judged: Option<(u64, Instant)>,
     suspicion: Option<Suspicion>,
@@ -58,6 +60,7 @@ impl Inquiries {
         Inquiries {
             size,
             open: None,
+            next: None,
             asked: 0,
             judged: None,
             suspicion: None,
@@ -72,7 +75,9 @@ impl Inquiries {
         peer: Option<u32>,
         now: Instant,
     ) -> Option<Outcome> {
-        if let (Some(peer), None) = (peer, &self.suspicion) {
+        // Where ranks are out of step, the earliest call holds the cause.
+        let earlier = self.suspicion.as_ref().is_none_or(|known| seq < known.seq);
+        if let (Some(peer), true) = (peer, earlier) {
             self.suspicion = Some(Suspicion {
                 seq,
                 rank,
@@ -83,8 +88,16 @@ impl Inquiries {
         }
         let recently = self
             .judged
-            .is_some_and(|(judged, at)| judged >= seq && now < at + PAUSE);
-        (self.open.is_none() && (peer.is_some() || !recently)).then(|| self.ask(seq, now))
+            .is_some_and(|(judged, at)| judged == seq && now < at + PAUSE);
+        match &self.open {
+            None => (peer.is_some() || !recently).then(|| self.ask(seq, now)),
+            Some(open) => {
+                if open.seq != seq {
+                    self.next = Some(self.next.map_or(seq, |next| next.min(seq)));
+                }
+                None
+            }
+        }
     }
 
     fn ask(&mut self, seq: u64, now: Instant) -> Outcome {
@@ -152,7 +165,10 @@ impl Inquiries {
         self.judged = Some((inquiry.seq, now));
         Some(match judge(inquiry.seq, self.size, &inquiry.answers, host) {
             Judgement::Disagree(failure) => Outcome::Failed(failure),
-            Judgement::Agree(report) => Outcome::Late(report),
+            Judgement::Agree(report) => match self.next.take() {
+                Some(seq) => self.ask(seq, now),
+                None => Outcome::Late(report),
+            },
         })
     }
 }
@@ -195,6 +211,43 @@ mod tests {
             panic!()
         };
         assert_eq!(failure.rank, Some(2));
+    }
+
+    #[test]
+    fn a_later_call_does_not_keep_the_root_from_asking_about_an_earlier_one() {
+        let mut root = Inquiries::new(2);
+        let now = Instant::now();
+        // Rank 1 refused call 3 and is in call 4, where it meets a message of rank 0, which is in call 3.
+        assert!(root.stalled(1, 4, Some(0), now).is_some());
+        assert_eq!(root.stalled(0, 3, None, now), None, "one inquiry at a time");
+        let late = || Answer::NotYet {
+            completed: 3,
+            current: None,
+        };
+        root.answered(1, 0, late(), &host, now);
+        assert_eq!(
+            root.answered(1, 1, called(6), &host, now),
+            Some(Outcome::Ask { inquiry: 2, seq: 3 })
+        );
+        root.answered(2, 0, called(5), &host, now);
+        let refused = Answer::Called(CallRecord {
+            seq: 3,
+            refused: Some("recv".into()),
+            ..CallRecord::default()
+        });
+        let Some(Outcome::Failed(failure)) = root.answered(2, 1, refused, &host, now) else {
+            panic!("rank 1 refused its call")
+        };
+        assert_eq!(failure.rank, Some(1));
+        // Nor does a verdict on the later one that was given just now.
+        let mut root = Inquiries::new(2);
+        root.stalled(1, 4, None, now);
+        root.answered(1, 0, late(), &host, now);
+        assert!(root.answered(1, 1, called(6), &host, now).is_some());
+        assert_eq!(
+            root.stalled(0, 3, None, now),
+            Some(Outcome::Ask { inquiry: 2, seq: 3 })
+        );
     }
 
     #[test]
