@@ -50,7 +50,7 @@ fn a_stopped_rank_on_another_node_is_lost_after_the_heartbeat_limit() {
 fn a_rank_that_never_calls_is_named_when_the_time_of_the_collective_is_over() {
     for nodes in ["4", "2+2"] {
         let (cluster, layout) = cluster(nodes);
-        let arguments = ["--set", "timeouts.collective=3", "late", "rank=2", "seconds=9"];
+        let arguments = ["--set", "timeouts.collective=3", "late", "rank=2", "seconds=5.5"];
         let ranks = Ranks::start(&cluster, &layout, RANK, &arguments);
         let since = ranks.event(0, "call").number("at");
         let ended = ranks.wait();

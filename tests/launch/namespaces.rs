@@ -111,7 +111,7 @@ fn refused(cluster: &Cluster, layout: &Layout, selector: &str, parts: &[&str]) {
     let ended = Ranks::start_each(cluster, layout, |_| {
         let mut command = Command::new("env");
         let set = format!("INFINICCL_INTERFACE={selector}");
-        command.args([&set, RANK, "--set", "timeouts.connect=5", "sum"]);
+        command.args([&set, RANK, "--set", "timeouts.connect=3", "sum"]);
         command
     })
     .wait();

@@ -68,7 +68,7 @@ fn a_range_with_too_few_ports_in_a_namespace_is_an_error_with_numbers() {
         "--set",
         "network.address_family=ipv4",
         "--set",
-        "timeouts.connect=10",
+        "timeouts.connect=4",
         "sum",
     ];
     let ended = Ranks::start(&cluster, &layout, RANK, &arguments).wait();
