@@ -146,7 +146,7 @@ pub(super) fn form(context: &Context, control: ControlPlane) -> Result<Communica
         wait_policy(context, &world, rank),
         context.config().timeouts.collective,
     );
-    control.barrier("ready", deadline)?;
+    same_world(&control, &world, deadline)?;
     Ok(Communicator::assemble(Parts {
         context: context.clone(),
         world,
@@ -155,6 +155,33 @@ pub(super) fn form(context: &Context, control: ControlPlane) -> Result<Communica
         engine,
         aborters,
     }))
+}
+
+/// Every rank computed the agreed world by itself; a difference would make ranks plan differently, and hang.
+fn same_world(control: &ControlPlane, world: &World, deadline: Instant) -> Result<()> {
+    let parts = world.digests();
+    let mine: Vec<u8> = parts
+        .iter()
+        .flat_map(|(_, digest)| digest.to_le_bytes())
+        .collect();
+    let all = control.allgather("comparing the agreed world", &mine, deadline)?;
+    let Some((rank, theirs)) = all.iter().enumerate().find(|(_, theirs)| **theirs != all[0]) else {
+        return Ok(());
+    };
+    let words = |bytes: &'_ [u8]| bytes.chunks(8).map(<[u8]>::to_vec).collect::<Vec<_>>();
+    let equal = words(theirs)
+        .iter()
+        .zip(words(&all[0]))
+        .take_while(|(a, b)| **a == *b)
+        .count();
+    let part = parts.get(equal).map_or("its size", |(name, _)| *name);
+    let text = format!(
+        "rank {rank} and rank 0 computed different worlds from the same records: they differ in {part}; the library's \
+         builds on these ranks do not fit together"
+    );
+    Err(Error::new(ErrorKind::InvalidUsage, text)
+        .with("key", part)
+        .with("peer", rank))
 }
 
 fn open_device(context: &Context) -> Result<Device> {

@@ -48,6 +48,23 @@ pub(crate) struct World {
 }
 
 impl World {
+    /// A digest of each part, for the ranks to compare: the topology, the capabilities, the settings, the costs.
+    pub(crate) fn digests(&self) -> [(&'static str, u64); 4] {
+        let digest = |text: String| {
+            let hash = blake3::hash(text.as_bytes());
+            let mut first = [0; 8];
+            first.copy_from_slice(&hash.as_bytes()[..8]);
+            u64::from_le_bytes(first)
+        };
+        let costs = (self.near, self.far, self.gamma_ps);
+        [
+            ("the topology", digest(format!("{:?}", self.topology))),
+            ("the capabilities", digest(format!("{:?}", self.capabilities))),
+            ("the settings", digest(format!("{:?}", self.settings))),
+            ("the link costs", digest(format!("{costs:?}"))),
+        ]
+    }
+
     /// Number of ranks.
     pub(crate) fn size(&self) -> u32 {
         self.topology.size()
@@ -104,5 +121,43 @@ impl World {
     /// [`Self::native_in`] for all islands; the first reason if one of them does not.
     pub(super) fn native_in_all(&self, case: Case, least: u64, most: u64) -> Result<(), String> {
         (0..self.topology.islands.len()).try_for_each(|island| self.native_in(island, case, least, most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::mock;
+
+    #[test]
+    fn a_difference_shows_in_the_digest_of_its_part_alone() {
+        let world = |nodes: &[u32], chunk| World {
+            topology: mock::hosts(nodes),
+            capabilities: Vec::new(),
+            settings: Settings {
+                rules: Vec::new(),
+                chunk,
+            },
+            near: LinkCost {
+                alpha_ns: 1,
+                beta_ps: 2,
+            },
+            far: LinkCost {
+                alpha_ns: 3,
+                beta_ps: 4,
+            },
+            gamma_ps: 5,
+        };
+        let first = world(&[0, 0, 1], 64).digests();
+        assert_eq!(first, world(&[0, 0, 1], 64).digests());
+        let differ = |other: World| {
+            let pairs = first.into_iter().zip(other.digests());
+            pairs
+                .filter(|(a, b)| a != b)
+                .map(|(a, _)| a.0)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(differ(world(&[0, 1, 1], 64)), ["the topology"]);
+        assert_eq!(differ(world(&[0, 0, 1], 128)), ["the settings"]);
     }
 }
