@@ -89,7 +89,8 @@ pub(crate) fn run(args: &PlanArgs, config: &ConfigArg) -> Result<ExitCode, Failu
                 "op": args.collective.reduces().then(|| args.op.name()),
                 "count": count, "bytes": count * args.dtype.size() as u64, "nodes": layout.to_string(),
                 "algorithm": plan.algorithm, "decided_by": plan.decided_by, "lowering": plan.lowering,
-                "steps": plan.steps, "scratch_bytes": plan.scratch_bytes, "candidates": candidates,
+                "steps": plan.steps, "scratch_bytes": plan.scratch_bytes,
+                "rounding_steps": plan.rounding_steps, "candidates": candidates,
             })
         );
     } else {
@@ -118,6 +119,12 @@ fn print(plan: &PlanReport) -> Vec<String> {
         "rank 0: {} steps, {} bytes of scratch memory",
         plan.steps, plan.scratch_bytes
     ));
+    if plan.rounding_steps > 0 {
+        out.push(format!(
+            "error bound: {} roundings of the element type",
+            plan.rounding_steps
+        ));
+    }
     let mut table = vec![["candidate", "modelled us", ""].map(String::from).to_vec()];
     for candidate in &plan.candidates {
         let taken = if candidate.algorithm == plan.algorithm {
