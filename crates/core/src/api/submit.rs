@@ -35,7 +35,7 @@ impl Inner {
     pub(super) fn refuse(&self, collective: Collective, error: Error) -> Error {
         let argument = error.get("argument").unwrap_or("count").to_string();
         let refused = Some(format!("{argument}: {}", error.message()));
-        if !collective.is_message() {
+        if !collective.is_message() && !self.watch.has_failed() {
             let entry = CallEntry {
                 collective,
                 dtype: DataType::Uint8,
@@ -53,6 +53,10 @@ impl Inner {
     pub(super) fn submit(&self, core: &mut Core, call: RawCall) -> Result<u64> {
         if call.collective.is_message() {
             return self.submit_messages(core, vec![call]);
+        }
+        // A call after the end is no call of this communicator: the ranks must not compare it.
+        if self.watch.has_failed() {
+            return Err(core.engine.ended_with());
         }
         let in_place = match arguments::check(&call, self.rank, self.size) {
             Ok(in_place) => in_place,

@@ -204,6 +204,14 @@ impl Engine {
         }
     }
 
+    /// The error that ended the communicator, once the watch knows of one; frees what was under way.
+    pub(crate) fn ended_with(&mut self) -> Error {
+        match self.check_failed() {
+            Err(error) => error,
+            Ok(()) => self.watch.failure(),
+        }
+    }
+
     /// Batches submitted so far: the ticket of the last one.
     pub(crate) fn submitted(&self) -> u64 {
         self.submitted

@@ -158,8 +158,13 @@ impl Watch {
     /// The first cause behind `error`, which this rank met: what the control plane knows, if it knows more.
     pub(super) fn explain(&self, error: Error) -> Error {
         if self.first.get().is_none() && error.get("cause").is_none() {
-            // A rank that died is known at once; one that left, when the ranks have been asked.
-            self.waits();
+            // A rank that died is known at once; one that left, or that means another call and so broke the link,
+            // when the ranks have been asked.
+            let peer = error.get("peer").and_then(|peer| peer.parse().ok());
+            match (peer, self.current()) {
+                (Some(peer), Some(call)) => self.control.disagree(call.seq, peer),
+                _ => self.waits(),
+            }
             self.await_failure(CAUSE);
         }
         if self.has_failed() {
