@@ -32,7 +32,7 @@ fn twelve_jobs_of_two_ranks_started_together_do_not_mix() {
 }
 
 #[test]
-fn of_two_jobs_that_were_given_one_address_one_fails_cleanly() {
+fn two_jobs_that_were_given_one_address_never_mix() {
     let cluster = Cluster::this_machine();
     let port = cluster.reserve_port(0).expect("a port");
     let root = port.address().to_string();
@@ -56,6 +56,16 @@ fn of_two_jobs_that_were_given_one_address_one_fails_cleanly() {
         Duration::from_secs(30),
     );
     let works = |job: usize| written[2 * job..2 * job + 2].iter().all(|w| w.status.success());
+    if works(0) && works(1) {
+        // The address is free again once a job has formed, so the second one may have come just after the first.
+        for (number, rank) in written.iter().enumerate() {
+            let joined = rank.event("joined");
+            let found = (joined.number("rank"), joined.number("size"));
+            assert_eq!(found, (number as u64 % 2, 2), "{written:#?}");
+            assert_eq!(rank.events("done").len(), 1, "{written:#?}");
+        }
+        return;
+    }
     let (winner, loser) = if works(0) { (0, 1) } else { (1, 0) };
     assert!(works(winner), "{written:#?}");
     let root_of_loser = written[2 * loser].event("error");
