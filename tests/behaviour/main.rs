@@ -7,9 +7,14 @@
 //! `INFINICCL_TEST_SEED=N` another sample.
 
 mod arguments;
+mod codes;
 mod composition;
+mod counts;
 mod covering;
 mod disagreement;
 mod numerics;
 mod ordering;
+mod overrides;
+mod placements;
+mod rooted;
 mod world;

@@ -2,6 +2,8 @@
 
 use infiniccl::config::{Config, PluginEntry, PluginKind};
 use infiniccl::{Communicator, Context};
+use infiniccl_testkit::call::{Call, Placement};
+use infiniccl_testkit::oracle::Case;
 use std::path::PathBuf;
 
 /// Where the plugins of a test come from.
@@ -60,12 +62,16 @@ impl World {
     }
 
     pub(crate) fn with(nodes: &[u32], plugins: Plugins, settings: &[(&str, &str)]) -> Self {
-        let contexts: Vec<Context> = nodes
-            .iter()
-            .map(|node| Context::new(config(*node, plugins, settings)).expect("the plugins work here"))
+        Self::of(nodes.iter().map(|node| config(*node, plugins, settings)))
+    }
+
+    /// One rank for each configuration.
+    pub(crate) fn of(configs: impl Iterator<Item = Config>) -> Self {
+        let contexts: Vec<Context> = configs
+            .map(|config| Context::new(config).expect("the plugins work here"))
             .collect();
         let id = &contexts[0].unique_id().expect("a root can listen here");
-        let size = nodes.len() as u32;
+        let size = contexts.len() as u32;
         let comms = std::thread::scope(|scope| {
             let ranks: Vec<_> = (0u32..)
                 .zip(&contexts)
@@ -100,6 +106,25 @@ impl World {
                 .collect()
         })
     }
+}
+
+/// Calls `case` on one rank, and asserts that what came back is right and nothing else was touched.
+#[track_caller]
+pub(crate) fn right(comm: &Communicator, case: Case, placement: Placement) {
+    let rank = comm.rank() as usize;
+    let Some(mut call) = Call::new(case, rank, placement) else {
+        return;
+    };
+    if let Err(error) = call.run(comm) {
+        panic!("rank {rank}: {placement:?} {case:?}: {error}");
+    }
+    let found = call.check();
+    assert!(
+        found.is_ok(),
+        "rank {rank}: {placement:?} {case:?}: {} wrong, {:?}",
+        found.wrong,
+        found.first
+    );
 }
 
 /// How `ranks` ranks lie on nodes: name and nodes by rank.

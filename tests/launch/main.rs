@@ -7,6 +7,7 @@ mod namespaces;
 mod ports;
 mod run;
 mod shared_memory;
+mod storms;
 mod torchrun;
 
 use std::path::PathBuf;

@@ -1,60 +1,40 @@
 //! A case of the oracle on a real communicator: buffers, the call, and the check of what came back.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ptr::{self, NonNull};
+use std::ptr;
 
 use crate::oracle::{Case, Collective, Dtype, Mismatches, Op};
+use crate::pages::Pages;
 use infiniccl::{Communicator, DataType, Group, RawCall, ReduceOp, VectorCounts};
 
-/// Bytes behind each buffer that nobody may write.
+/// Bytes in front of each buffer that nobody may write; behind it is a page that nobody may touch.
 const GUARD: usize = 64;
 const GUARD_BYTE: u8 = 0xc5;
 
 /// What an output holds before the call.
 const POISON: u8 = 0x5a;
 
-/// Page-aligned memory with a guard behind it.
+/// Memory that ends where the process may not go on, with a guard in front.
 struct Buffer {
-    start: NonNull<u8>,
-    len: usize,
+    pages: Pages,
 }
 
 impl Buffer {
     fn new(len: usize) -> Self {
-        let layout = Self::layout(len);
-        // SAFETY: the layout is not empty, since the guard is part of it.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) });
-        let mut buffer = Buffer {
-            start: start.unwrap_or_else(|| handle_alloc_error(layout)),
-            len,
-        };
-        buffer.whole_mut()[len..].fill(GUARD_BYTE);
-        buffer
+        let mut pages = Pages::new(GUARD + len);
+        pages.bytes_mut()[..GUARD].fill(GUARD_BYTE);
+        Buffer { pages }
     }
 
-    fn layout(len: usize) -> Layout {
-        Layout::from_size_align(len + GUARD, 4096).expect("a buffer's size fits the address space")
+    fn bytes(&self) -> &[u8] {
+        &self.pages.bytes()[GUARD..]
     }
 
-    fn whole(&self) -> &[u8] {
-        // SAFETY: the memory is ours, as long as the layout says, and initialised.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len + GUARD) }
-    }
-
-    fn whole_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above, and borrowed once.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len + GUARD) }
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.pages.bytes_mut()[GUARD..]
     }
 
     fn guard_is_intact(&self) -> bool {
-        self.whole()[self.len..].iter().all(|&b| b == GUARD_BYTE)
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        // SAFETY: allocated with the same layout, and not used any more.
-        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.len)) };
+        self.pages.bytes()[..GUARD].iter().all(|&b| b == GUARD_BYTE)
     }
 }
 
@@ -110,13 +90,11 @@ impl Call {
 
     /// Writes the input again, and spoils the output.
     pub fn refill(&mut self) {
-        let len = self.first.len;
-        self.first.whole_mut()[..len].fill(POISON);
+        self.first.bytes_mut().fill(POISON);
         let input = self.case.send(self.rank);
-        self.first.whole_mut()[self.send_at..self.send_at + input.len()].copy_from_slice(&input);
+        self.first.bytes_mut()[self.send_at..self.send_at + input.len()].copy_from_slice(&input);
         if let Some(second) = &mut self.second {
-            let len = second.len;
-            second.whole_mut()[..len].fill(POISON);
+            second.bytes_mut().fill(POISON);
         }
     }
 
@@ -182,8 +160,8 @@ impl Call {
         // A rank without input or output passes none.
         let sends = self.case.send_elements(self.rank) > 0;
         let receives = self.case.recv_elements(self.rank) > 0;
-        let first = self.first.start.as_ptr();
-        let second = self.second.as_ref().map_or(first, |b| b.start.as_ptr());
+        let first = self.first.bytes_mut().as_mut_ptr();
+        let second = self.second.as_mut().map_or(first, |b| b.bytes_mut().as_mut_ptr());
         let send = if sends {
             first.wrapping_add(self.send_at).cast_const()
         } else {
@@ -204,7 +182,7 @@ impl Call {
         let bytes = self.case.recv_elements(self.rank) * size;
         let mut found = self
             .case
-            .check(self.rank, &output.whole()[self.recv_at..self.recv_at + bytes]);
+            .check(self.rank, &output.bytes()[self.recv_at..self.recv_at + bytes]);
         let mut also = |fine: bool, what: &str| {
             if !fine {
                 found.wrong += 1;
@@ -213,10 +191,10 @@ impl Call {
         };
         also(
             self.first.guard_is_intact() && output.guard_is_intact(),
-            "bytes behind the buffer were written",
+            "bytes in front of the buffer were written",
         );
         if self.second.is_some() {
-            let input = &self.first.whole()[..self.first.len];
+            let input = self.first.bytes();
             also(input == self.case.send(self.rank), "the input was written");
         }
         found
@@ -282,16 +260,16 @@ mod tests {
         };
         let mut call = Call::new(case, 0, Placement::OutOfPlace).unwrap();
         let result = case.send(0);
-        call.second.as_mut().unwrap().whole_mut()[..20].copy_from_slice(&result);
+        call.second.as_mut().unwrap().bytes_mut().copy_from_slice(&result);
         assert!(call.check().is_ok());
-        call.first.whole_mut()[3] ^= 1;
+        call.first.bytes_mut()[3] ^= 1;
         assert_eq!(call.check().first.as_deref(), Some("the input was written"));
         call.refill();
-        call.second.as_mut().unwrap().whole_mut()[..20].copy_from_slice(&result);
-        call.second.as_mut().unwrap().whole_mut()[20] = 0;
+        call.second.as_mut().unwrap().bytes_mut().copy_from_slice(&result);
+        call.second.as_mut().unwrap().pages.bytes_mut()[GUARD - 1] = 0;
         assert_eq!(
             call.check().first.as_deref(),
-            Some("bytes behind the buffer were written")
+            Some("bytes in front of the buffer were written")
         );
     }
 }

@@ -8,3 +8,4 @@ pub mod call;
 pub mod cluster;
 pub mod job;
 pub mod oracle;
+pub mod pages;
